@@ -61,7 +61,8 @@ def metrics_folder() -> Path | None:
 
 
 def share_metrics(folder: Path) -> None:
-    """For this process and those that it starts; before prometheus-client is imported."""
+    """Shares the metrics of this process and of those that it starts; to be called before
+    prometheus-client is imported."""
     os.environ["PROMETHEUS_MULTIPROC_DIR"] = str(folder)
 
 

@@ -17,7 +17,7 @@ from typing import IO
 from clearhead.environment import environment_with, variables
 
 ChildStream = int | IO[bytes] | None
-"""As `subprocess.Popen` takes it."""
+"""A stream that `subprocess.Popen` takes."""
 _lock = threading.Lock()
 _changes = ExitStack()
 _n_open = 0  # blocks of `starting_processes`, which may overlap in several threads

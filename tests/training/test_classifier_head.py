@@ -252,7 +252,7 @@ def test_see_shows_what_the_decision_depends_on(trained: Path, tmp_path: Path, c
     page = (tmp_path / "page.html").read_text(encoding="utf-8")
     assert "<b>rain" not in page and "wet" in page and "<script" not in page
     assert main(["see", str(trained), "rain", "--target", "x"]) == 2
-    assert "an encoder alone writes nothing" in capsys.readouterr().err
+    assert "an encoder has no decoder" in capsys.readouterr().err
     assert "Where" not in ch.see(trained, "rain", language="zh").html
 
 

@@ -89,8 +89,9 @@ def _refuse_others_folder(model: TextModel) -> None:
     folder = model_folder_of(model.folder).absolute()
     if model.is_temporary or folder.is_relative_to(SHIPPED):
         raise FolderError(
-            f"{folder.name} is no folder of yours to write to; save the model into one "
-            "(model.save in Python) and calibrate that, or only measure: save=False"
+            f"{folder.name} is temporary or part of the installed package, so it keeps no "
+            "calibration; save a copy with model.save(…) and calibrate that, or only measure: "
+            "save=False"
         )
 
 

@@ -67,7 +67,7 @@ def export(
 
 
 def _own_options(options: ExportOptions, to: Software) -> dict[str, Any]:
-    """Those that belong to this software; any other that was given is refused."""
+    """The given options that belong to this software; raises if another one was given."""
     chosen: dict[str, Any] = {}
     for name, owner in OWN_OPTIONS.items():
         value = getattr(options, name)

@@ -65,7 +65,7 @@ def locate(path: str | Path) -> Located:
 
 
 def is_of_hugging_face(config: dict[str, Any]) -> bool:
-    """By the content of config.json."""
+    """Whether a folder is Hugging Face's, by the content of its config.json."""
     return bool({"model_type", "architectures"} & set(config)) and config.get("format") != FORMAT
 
 

@@ -144,7 +144,7 @@ def recipe_for(
 
 
 def _about_the_baseline(data: DataConfig) -> list[str]:
-    """What costs seconds, and has to be beaten."""
+    """What a model must beat: a baseline that trains in seconds."""
     if not can_measure_baseline():
         return []
     _stages.info("measuring a baseline")

@@ -199,7 +199,7 @@ def _checked(models: "list[ModelToServe]") -> "tuple[ModelToServe, ...]":
 
 
 def _origin(address: str) -> str:
-    """As a browser sends it."""
+    """The origin as a browser sends it."""
     origin = address.strip().lower().rstrip("/")
     if origin not in ("*", "null") and re.fullmatch(r"[a-z][-+.a-z0-9]*://[^/?#]+", origin) is None:
         raise ConfigError(

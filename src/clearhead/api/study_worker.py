@@ -94,7 +94,7 @@ def carry_out(task: dict[str, Any]) -> ResultLine | None:
 
 
 def _circumstances() -> dict[str, Any]:
-    """By what, on what: the code is the one that this process has loaded."""
+    """The versions, the processor, and the commit of the code that this process loaded."""
     circumstances = versions()
     return {
         **circumstances,
@@ -108,9 +108,9 @@ def _now() -> str:
 
 
 def _commit() -> str:
-    """Of this package, if it is run from its checkout, src/clearhead. No repository around it is
-    asked: an environment may stand in a project that somebody sent, and the settings of a
-    repository can name programs that git runs."""
+    """The commit of this package, if it is run from its checkout, src/clearhead. No repository
+    around it is asked: an environment may stand in a project that somebody sent, and the settings
+    of a repository can name programs that git runs."""
     checkout = Path(__file__).parents[3]
     if not (checkout / ".git").exists():
         return ""

@@ -154,7 +154,8 @@ class Study:
         run_jobs(jobs, "clearhead.api.study_worker", workers, finished)
 
     def _missing(self, costs: dict[str, dict[str, Any]]) -> list[tuple[Arm, int]]:
-        """By seed, so that a study that is not finished has something of every arm."""
+        """What has not been run, ordered by seed, so that an unfinished study has something of
+        every arm."""
         lines = lines_of(self.plan, read_lines(self.folder / RESULTS))
         return [
             (arm, seed)

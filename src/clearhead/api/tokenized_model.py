@@ -51,12 +51,13 @@ class TokenizedModel:
 
     @property
     def folder(self) -> Path:
-        """As it was given, while that leads there: the working directory may change."""
+        """The path as you gave it, as long as it still leads to the folder (the working directory
+        may have changed); otherwise the absolute path."""
         return self._given if self._given.absolute() == self._place else self._place
 
     @cached_property
     def opened(self) -> Opened:
-        """Read when it is first needed."""
+        """The model and its tokenizers, read when they are first needed."""
         return open_folder(
             self.folder, own_parts=self.own_parts, dtype=self.dtype, device=self.device
         )
@@ -91,12 +92,13 @@ class TokenizedModel:
 
     @property
     def tokenizer(self) -> Tokenizer:
-        """Of the source, where the two sides have a tokenizer each."""
+        """The tokenizer of the source."""
         return self.opened.source
 
     @property
     def target_tokenizer(self) -> Tokenizer:
-        """The same, unless the two sides have a tokenizer each."""
+        """The tokenizer of the target; the same object unless the two sides have different
+        tokenizers."""
         return self.opened.target
 
     def engine(

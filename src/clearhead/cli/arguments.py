@@ -16,7 +16,7 @@ _NUMBERS = {"float": ("a number", "10"), "int": ("a whole number", "10")}
 
 
 class Arguments(argparse.ArgumentParser):
-    """Of one verb."""
+    """The arguments of one verb."""
 
     def error(self, message: str) -> NoReturn:
         """What argparse found wrong, in our words where they are known."""

@@ -62,7 +62,7 @@ def next_checkpoint(step: int, train: TrainConfig) -> int:
 
 
 class _Bar:
-    """On a terminal: a progress bar, with messages above it."""
+    """A progress bar for a terminal, with messages above it."""
 
     def __init__(self, console: TextConsole, train: TrainConfig) -> None:
         self.train = train
@@ -136,7 +136,7 @@ class _Lines:
 
 
 class _Warnings:
-    """With --quiet: what must not be missed, on standard error."""
+    """Prints to standard error what must not be missed, under --quiet."""
 
     def step(self, record: MetricsLine) -> None:
         if record.get("skipped"):
@@ -154,7 +154,7 @@ class _Warnings:
 
 
 def duration(seconds: float) -> str:
-    """As a clock shows it."""
+    """A duration as a clock shows it."""
     minutes, rest = divmod(round(seconds), 60)
     hours, minutes = divmod(minutes, 60)
     return f"{hours}:{minutes:02}:{rest:02}" if hours else f"{minutes}:{rest:02}"

@@ -46,7 +46,7 @@ class Stop(NamedTuple):
 
     @property
     def command(self) -> str:
-        """As it is typed."""
+        """The command as it is typed."""
         echo = "" if self.typed is None else f"echo {self.typed} | "
         return echo + shlex.join(["clearhead", *self.arguments])
 

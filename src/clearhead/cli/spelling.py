@@ -22,7 +22,7 @@ class _Option(NamedTuple):
 
 
 _options: dict[str, _Option] = {}
-"""Those of the verb that runs, by the names that they have in Python."""
+"""The options of the verb that runs, by the names that they have in Python."""
 
 
 def know_options(parser: argparse.ArgumentParser) -> None:
@@ -72,7 +72,7 @@ def _setting(match: re.Match[str]) -> str:
 
 
 def _argument(value: str | None) -> str:
-    """Behind a flag; a switch has none."""
+    """The argument that follows a flag; a switch has none."""
     return "" if value in (None, "", "True", "False") else f" {_word(str(value))}"
 
 

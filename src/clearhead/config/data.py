@@ -27,8 +27,8 @@ DEFECTS: tuple[Defect, ...] = get_args(Defect)
 SPLITS = ("train", "valid", "test")
 N_BYTES = 256  # every byte-level vocabulary holds them all
 MOST_TOKENS = 2**20
-"""Of a new vocabulary: the trainer of tokenizers reserves memory for all of them, and ends the
-process where it gets none."""
+"""The most tokens of a new vocabulary: the trainer of tokenizers reserves memory for all of them,
+and the process ends if there is not enough."""
 MAX_PLACEHOLDERS = 1024
 TERM_TOKENS = ("<term-start>", "<term-target>", "<term-end>")
 """The reserved tokens around a term of a source: before it, before its translation, and behind."""
@@ -107,7 +107,7 @@ class DataConfig:
     """Kind of tokenizer. "bpe": byte-level pieces of words. "character": one token for each
     character. "file": an existing tokenizer. The first two decode every string exactly."""
     tokenizer_file: str | None = None
-    """With tokenizer "file" only: a tokenizer.json, below CLEARHEAD_DATA or else relative to the
+    """For tokenizer "file" only: a tokenizer.json, below CLEARHEAD_DATA or else relative to the
     current folder."""
     vocab_size: int | None = None
     """Tokens of a new tokenizer; "bpe" needs a number. Not set: every character that occurs in the

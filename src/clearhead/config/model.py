@@ -24,7 +24,8 @@ AttentionKind = Literal["fused", "explicit"]
 
 
 MAX_SIZE = 2**28
-"""Of a width, a length, a vocabulary: torch counts the bytes of a matrix of two such in 64 bits."""
+"""The largest width, length or vocabulary: torch counts the bytes of a matrix of two such sizes in
+64 bits."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -44,7 +44,7 @@ class EngineOptions:
     """What runs the model: clearhead (the model itself), or ctranslate2, which is faster and needs
     the extra `serve`."""
     precision: EnginePrecision = "float32"
-    """Of the weights in ctranslate2."""
+    """The precision of the weights in ctranslate2."""
     engine_folder: str | Path | None = None
     """Where the models for ctranslate2 are stored; not given: the cache directory."""
 
@@ -66,7 +66,7 @@ class SearchOptions(EngineOptions):
         assert self.config() is not None  # which checks the rest
 
     def config(self) -> TranslateConfig:
-        """As the decoder takes it."""
+        """The settings of the decoder."""
         beam = BeamConfig(width=self.beam, length_penalty=self.length_penalty, alpha=self.alpha)
         return TranslateConfig(beam=beam, max_new=self.max_new, batch=self.batch)
 
@@ -91,7 +91,7 @@ class TranslateOptions(SearchOptions):
             raise ConfigError("glossary", self.glossary, rule, remedy)
 
     def config(self, n_best: int = BeamConfig.n_best) -> TranslateConfig:
-        """As the decoder takes it; the beam holds at least the translations that are wanted."""
+        """The settings of the decoder; the beam holds at least the translations that are wanted."""
         beam = BeamConfig(
             width=max(self.beam, n_best),
             n_best=n_best,
@@ -166,7 +166,7 @@ class SamplingOptions:
         assert self.config() is not None  # which checks the rest
 
     def config(self) -> GenerateConfig:
-        """As the decoder takes it."""
+        """The settings of the decoder."""
         choice = Choice(
             temperature=self.temperature,
             top_k=self.top_k,
@@ -247,8 +247,8 @@ class SeeOptions:
     language: PageLanguage = "en"
     """Language of the page."""
     training_text: bool = False
-    """Of a run: show how often its training text has each piece of the text, and the training pairs
-    that are nearest. The page holds training text then: do not publish it unless you may."""
+    """For a run: show how many training lines contain each word of the text, and the nearest
+    training pairs. The page then contains training text: publish it only if you are allowed to."""
 
     def __post_init__(self) -> None:
         check_choices(self)

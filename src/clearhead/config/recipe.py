@@ -93,8 +93,9 @@ def load_recipe(name: str | Path, overrides: Sequence[tuple[str, str]] = ()) -> 
 
 
 def validate_as_often(recipe: Recipe, before: int, keys: Sequence[str]) -> Recipe:
-    """With more than twice as many steps as `before`, the file's, as many validations in the whole
-    run, unless the user says how often (`keys` are those that replace the file's)."""
+    """Keeps the number of validations of the whole run if it has more than twice as many steps as
+    `before`, those of the file, unless the user says how often (`keys`: the keys that replace the
+    file's)."""
     steps, often = recipe.train.steps, recipe.train.validate_every
     if "train.steps" not in keys or "train.validate_every" in keys or not 0 < 2 * before < steps:
         return recipe
@@ -234,7 +235,7 @@ def _parse(
 
 @cache
 def _parser(sections: tuple[str, ...]) -> "ArgumentParser":
-    """Of the keys of these tables. To make one takes as long as to use it."""
+    """The parser of the keys of these tables. Making one takes as long as using it."""
     from jsonargparse import ArgumentParser
 
     parser = ArgumentParser(exit_on_error=False)

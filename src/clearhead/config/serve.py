@@ -11,7 +11,7 @@ from clearhead.errors import ConfigError, nearest
 
 LogLevel = Literal["debug", "info", "warning", "error"]
 BYTES_OF_A_CHARACTER = 12
-"""At most, in JSON: two escapes of a surrogate pair."""
+"""The most bytes of a character in JSON: two escapes of a surrogate pair."""
 
 CAN_BE_ZERO = ("batch_ms", "batch_seconds", "max_alternatives", "short_tokens")
 
@@ -29,7 +29,7 @@ class ServeOptions:
     log_level: LogLevel = "info"
     """Least important message that is logged."""
     precision: EnginePrecision = "float32"
-    """Of a translator's weights."""
+    """The precision of a translator's weights."""
     engine_folder: str | Path | None = None
     """Where the models of ctranslate2 are kept; not given: the cache directory."""
     beam: int = SearchOptions.beam

@@ -67,7 +67,7 @@ class ExportOptions:
     check: bool = True
     """Compare what both compute, which needs memory for the model in fp64."""
     precision: StoredPrecision = "fp32"
-    """Of the weights in the files of onnx, which compute in fp32 from any of them."""
+    """The precision of the weights in the files of onnx, which compute in fp32 from any of them."""
     runtime: str | Path | None = None
     """For web: the node_modules with what runs the model in the browser; not given: that of the
     current folder."""
@@ -149,9 +149,9 @@ class NewOptions:
     start: str | Path | None = None
     """Start from a run, a model folder or a shipped model: tokenizer, shape and weights."""
     rehearse_texts: int = 2000
-    """With a start whose training text is not there (pairs only): rehearse its own translations of
-    at most so many new sources; translating them takes about a tenth of the minutes at most. 0:
-    none."""
+    """If the training text of the starting model is missing (pairs only), rehearse that model's own
+    translations of up to this many new sources. Translating them takes at most about a tenth of the
+    minutes. 0: do not."""
     masked: bool = False
     """Make a masked language model of the texts, without their labels; a classifier of the same
     texts can start from its run."""

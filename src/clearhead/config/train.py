@@ -16,7 +16,7 @@ Publish = Literal["last", "best", "average"]
 
 
 MAX_MICRO_BATCHES = 2**20
-"""Of one step: with more of them the first step would never end."""
+"""The most micro-batches of one step: with more of them the first step would never end."""
 
 
 @dataclass(frozen=True, kw_only=True)

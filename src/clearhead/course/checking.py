@@ -59,8 +59,8 @@ def distance(one: Tensor, other: Tensor) -> float:
 def gradients(
     function: Callable[..., Any], *inputs: Tensor, parameters: Sequence[Tensor] = ()
 ) -> list[Tensor]:
-    """Of a random sum over the outputs, with respect to each input and parameter; zeros where none
-    arrives. The function gets copies, which it may change in place."""
+    """The gradients of a random sum over the outputs, with respect to each input and parameter;
+    zeros where none arrives. The function gets copies, which it may change in place."""
     leaves = [x.detach().clone().requires_grad_() for x in inputs]
     output = function(*(leaf * 1 for leaf in leaves))
     leaves += parameters
@@ -139,7 +139,7 @@ class Mistake:
     probe: FunctionProbe | None = None
     """Where it shows, if it is right on the usual inputs: large numbers, gradients."""
     fits: Callable[[Any], bool] | None = None
-    """For a mistake of which `wrong` is only one example: whether a function makes it."""
+    """Whether a function makes this mistake, if `wrong` is only one example of it."""
 
     @property
     def names(self) -> list[str]:

@@ -49,7 +49,7 @@ class Student:
         return None
 
     def mistakes(self, language: LearnLanguage) -> Counter[str]:
-        """Those that were recognised now, and those that the folder reports."""
+        """The mistakes that were recognised now, and those that the folder reports."""
         counted: Counter[str] = Counter()
         for exercise in EXERCISES:
             progress, verdict = self.state.progress(exercise.name), self.verdicts.get(exercise.name)
@@ -62,7 +62,7 @@ class Student:
 
     @property
     def n_hints(self) -> int:
-        """As the folder reports."""
+        """The hints that were shown, as the folder reports them."""
         return sum(progress.hints for progress in self.state.exercises.values())
 
 
@@ -82,7 +82,7 @@ def _student(folder: Path) -> Student:
 
 
 def _names(students: Sequence[Student]) -> dict[Path, str]:
-    """Of their folders; the whole path where some are called the same."""
+    """The names of their folders; the whole path if several folders have the same name."""
     folders = [each.folder for each in students]
     apart = len({folder.name for folder in folders}) == len(folders)
     return {folder: folder.name if apart else str(folder) for folder in folders}

@@ -25,7 +25,7 @@ MAX_RESULT = 10_000_000
 
 
 def find_exercise(name: str, language: LearnLanguage = "en") -> Exercise:
-    """By its name, its number or its file: 03_heads, 3, 03, 03_heads.py."""
+    """Finds an exercise by its name, its number or its file: 03_heads, 3, 03, 03_heads.py."""
     for exercise in EXERCISES:
         known = (exercise.name, exercise.file, exercise.topic, str(exercise.number))
         if name in known or name == f"{exercise.number:02}":

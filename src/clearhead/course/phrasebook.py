@@ -10,7 +10,7 @@ from clearhead.errors import DataError
 
 @cache
 def phrases(language: LearnLanguage) -> dict[str, str]:
-    """By key."""
+    """The phrases by key."""
     file = Path(__file__).parent / "phrases" / f"{language}.toml"
     return tomllib.loads(file.read_text(encoding="utf-8"))
 

@@ -42,7 +42,7 @@ class LearnState:
     """Where a state file that could not be read was put aside."""
 
     def progress(self, exercise: str) -> ExerciseProgress:
-        """Of this exercise; a new one if nothing is known."""
+        """The progress in this exercise; a new one if nothing is known."""
         return self.exercises.setdefault(exercise, ExerciseProgress())
 
     @classmethod
@@ -91,7 +91,7 @@ class LearnState:
 
 
 def hash_of(file: Path) -> str:
-    """Of the file's content, as `ExerciseProgress.passed` has it."""
+    """The hash of the file's content, as `ExerciseProgress.passed` has it."""
     return hashlib.sha256(file.read_bytes()).hexdigest()
 
 

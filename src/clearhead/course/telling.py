@@ -131,7 +131,7 @@ def table(rows: list[list[str]], widths: list[int]) -> str:
 
 
 def shorten(text: str, width: int) -> str:
-    """At most this many cells of a terminal."""
+    """Shortens a text to at most this many cells of a terminal."""
     if cell_len(text) <= width:
         return text
     return set_cell_size(text, width - 1).rstrip() + "…"

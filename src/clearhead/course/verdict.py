@@ -21,7 +21,7 @@ class Verdict:
     trouble: Trouble | None = None
     message: str = ""
     line: int | None = None
-    """Of the learner's file, where the trouble is."""
+    """The line of the learner's file where the trouble is."""
     printed: str = ""
     imported: list[str] = field(default_factory=list)
     """What the file takes from the package although the learner should write it."""

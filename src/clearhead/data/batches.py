@@ -23,7 +23,7 @@ SampleIds = tuple[tuple[int, ...], ...]  # by row: one sample, or the documents 
 
 @dataclass(frozen=True, kw_only=True)
 class PairBatch:
-    """For an encoder-decoder. Rows are padded on the right."""
+    """A batch for an encoder-decoder. Rows are padded on the right."""
 
     source: Tensor
     """Ends in <eos>."""
@@ -36,7 +36,7 @@ class PairBatch:
 
 @dataclass(frozen=True, kw_only=True)
 class TokenBatch:
-    """For a decoder: at each position a token, and the next token as its target."""
+    """A batch for a decoder: at each position a token, and the next token as its target."""
 
     inputs: Tensor
     targets: Tensor
@@ -55,7 +55,8 @@ class JoinedBatch(TokenBatch):
 
 @dataclass(frozen=True, kw_only=True)
 class MaskedBatch:
-    """For an encoder: some tokens corrupted, and what they were; IGNORED everywhere else."""
+    """A batch for an encoder: some tokens corrupted, and what they were; IGNORED everywhere
+    else."""
 
     inputs: Tensor
     targets: Tensor

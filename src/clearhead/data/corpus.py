@@ -34,7 +34,7 @@ class Corpus:
     folder: Path
     manifest: Manifest
     tokenizers: dict[str, Tokenizer]
-    """By side."""
+    """The tokenizers by side."""
 
     def facts(self, split: str) -> SplitFacts:
         """Counts and files of a split; raises if the split does not exist."""

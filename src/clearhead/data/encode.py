@@ -56,7 +56,7 @@ class TaughtTerms(NamedTuple):
 
     glossary: Glossary
     share: float
-    """Of the pairs with terms whose source says them."""
+    """The share of the pairs with terms whose source names the terms."""
 
     def annotated(self, source: Pieces, target: str) -> PiecesWithTerms:
         """The pieces of a source, with the terms that the target has as well; or, in the other

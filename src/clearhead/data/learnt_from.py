@@ -100,9 +100,9 @@ class TrainingText:
             self.documents = np.append(self.documents, min(MOST_TOKENS, store.n_tokens))  # is cut
         self.is_all = int(self.documents[-1]) == store.n_tokens
         self.tokens: Integers = store.read(0, int(self.documents[-1]))
-        """Of all that is searched, one document behind the other."""
+        """All tokens that are searched, one document after the other."""
         self.ends = self._ends_of_lines() if len(self.sides) == 1 else self.documents
-        """Of the lines."""
+        """Where each line ends."""
         self.n = len(self.ends)
         self.line_of = np.repeat(np.arange(self.n, dtype=np.uint32), np.diff(self.ends, prepend=0))
 

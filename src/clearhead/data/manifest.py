@@ -266,7 +266,8 @@ def remember(folder: Path, manifest: Manifest, stamps: dict[str, list[int]] | No
 
 
 def _note_of(folder: Path) -> Path:
-    """In the folder, or in the cache directory if the folder can only be read."""
+    """The path of the note: in the folder, or in the cache directory if the folder can only be
+    read."""
     if os.access(folder, os.W_OK):
         return folder / VERIFIED
     name = hashlib.sha256(os.fsencode(folder.resolve())).hexdigest()

@@ -1,4 +1,4 @@
-"""From text to a prepared folder: tokenizer, token files, manifest. Killed at any point and run
+"""Turns text into a prepared folder: tokenizer, token files, manifest. Killed at any point and run
 again, it produces the same bytes as an uninterrupted run."""
 
 import importlib.metadata

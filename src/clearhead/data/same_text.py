@@ -14,8 +14,8 @@ from clearhead.intake.sources import data_root, find_inputs, located
 from clearhead.text.tokenizer import load_tokenizer
 
 TEXT_FILES = "text.json"
-"""In a run's folder: where its prepared data are, and path, size and sha256 of the files that they
-were prepared from."""
+"""A file in a run's folder: where its prepared data are, and path, size and sha256 of the files
+that they were prepared from."""
 
 
 def check_text_of_data(corpus: Corpus, config: DataConfig) -> None:

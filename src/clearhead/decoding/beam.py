@@ -46,7 +46,7 @@ def beam_search(
     watch: Watch | None = None,
     max_sentences: int = MAX_SENTENCES,
 ) -> list[list[Output]]:
-    """For each input its n best texts, the best first. Fewer only where fewer are possible."""
+    """The n best texts of each input, the best first; fewer only if fewer are possible."""
     search = BeamSearch(model, config, beam, constraint, watch)
     outputs = dict(search.run(inputs, max_sentences))
     return [outputs[number] for number in sorted(outputs)]

@@ -1,4 +1,4 @@
-"""From text to a model's tokens and back, as in its training."""
+"""Turns text into a model's tokens and back, as in its training."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -46,8 +46,9 @@ class Codec:
     def encode_sources(
         self, texts: Sequence[str], glossary: Glossary | None = None
     ) -> list[list[int]]:
-        """As in training: the end token stands behind each, if the model has one; and for a
-        decoder, what the target begins with. If the model reads terms, those of the glossary."""
+        """Encodes sources as in training: the end token follows each, if the model has one; for a
+        decoder, also what the target begins with; and if the model reads terms, those of the
+        glossary."""
         if self.keeps_spans:
             return self.encode_masked([mask(text) for text in texts], glossary)
         end, plain = self._behind_source, self._all_as_in_training(texts)

@@ -191,7 +191,8 @@ class CTranslate2Engine:
         return Output(tokens=tokens, log_probs=[], score=score, stop=stop)
 
     def _open(self, kind: Literal["Translator", "Generator"], *, one: bool) -> Any:
-        """For one text, threads share the work on it; for many, each thread takes its own."""
+        """Opens the engine. For one text, threads share the work on it; for many, each thread takes
+        its own."""
         import ctranslate2
 
         threads = torch.get_num_threads()
@@ -234,8 +235,8 @@ def engine_folder(model_folder: Path, folder: Path | None = None) -> Path:
 
 
 def model_hash(model_folder: Path) -> str:
-    """Of the weights, the configuration and the tokenizers, and of the versions in use; not of a
-    calibration, which no engine reads."""
+    """A hash of the weights, the configuration, the tokenizers and the versions in use; a
+    calibration is left out, since no engine reads it."""
     hashed = hashlib.sha256()
     for package in ("clearhead", "ctranslate2"):
         hashed.update(f"{package} {version(package)}\n".encode())

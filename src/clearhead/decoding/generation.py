@@ -56,7 +56,7 @@ class NewToken(NamedTuple):
 
 
 Choose = Callable[[Tensor, Sequence[RunningText]], Sequence[int]]
-"""From the scores of the next token (texts, vocab), the next token of each text."""
+"""Chooses the next token of each text from its scores (texts, vocab)."""
 
 
 def greedy(

@@ -18,9 +18,9 @@ class Hypothesis(NamedTuple):
     before: "Hypothesis | None" = None
     token: int = -1
     log_prob: float = 0.0
-    """Of the last token."""
+    """The log-probability of the last token."""
     total: float = 0.0
-    """Of the whole text."""
+    """The log-probability of the whole text."""
 
     def path(self) -> tuple[list[int], list[float]]:
         """Its tokens and their log-probabilities."""
@@ -50,7 +50,7 @@ class SentenceBeam:
     length: int = 0
     finished: list[Output] = field(default_factory=list)
     branches: list[Branch] = field(default_factory=list)
-    """Of the step that is being taken."""
+    """The branches of the step that is being taken."""
 
     def totals(self) -> list[float]:
         """The log-probability of each slot's text; -inf for an empty slot."""

@@ -96,7 +96,7 @@ def how_to_make(folder: Path) -> str:
 
 
 def run_name(folder: Path) -> str:
-    """Of the run, where its folder is called `model` like every run's."""
+    """The name of the run, if its folder is called `model` as in every run."""
     folder = folder.absolute()
     return folder.parent.name if folder.name == "model" else folder.name
 

@@ -18,13 +18,13 @@ class Candidate(NamedTuple):
     """The place of the hypothesis in its beam."""
     token: int
     log_prob: float
-    """Of the token, by the model itself."""
+    """The log-probability of the token, computed by the model itself."""
 
 
 def rank(
     log_probs: Tensor, ranked_by: Tensor, totals: Tensor, n: int, first_slot: int
 ) -> list[list[Candidate]]:
-    """For each sentence the n best continuations of its hypotheses, the best first. `log_probs` and
+    """The n best continuations of each sentence's hypotheses, the best first. `log_probs` and
     `ranked_by` are (sentences, hypotheses, vocab), `totals` (sentences, hypotheses): the
     log-probability of each hypothesis, -inf where there is none."""
     vocab = log_probs.shape[2]
@@ -35,7 +35,8 @@ def rank(
 
 
 def argmax(scores: Tensor) -> list[int]:
-    """Of each row. On the CPU numpy's is ten times as fast as torch's, and as exact."""
+    """The index of the largest value of each row. On the CPU, numpy's argmax is ten times as fast
+    as torch's, and as exact."""
     if scores.device.type == "cpu" and scores.dtype in (torch.float32, torch.float64):
         return scores.numpy().argmax(axis=1).tolist()
     return scores.argmax(dim=1).tolist()

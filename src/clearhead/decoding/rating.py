@@ -9,8 +9,8 @@ from clearhead.interop.calibration import Calibration
 
 
 def mean_log_prob(output: Output, beam: BeamConfig) -> float:
-    """Of a token. An engine that gives no log-probabilities of tokens gives the score, which the
-    beam has divided."""
+    """The mean log-probability of a token. If an engine gives no log-probabilities of tokens, its
+    score is used, which the beam has divided."""
     n_tokens = max(1, len(output.tokens))
     total = output.log_prob or output.score * beam.normaliser(len(output.tokens))
     return total / n_tokens
@@ -27,8 +27,8 @@ def rated(output: Output, calibration: Calibration, beam: BeamConfig) -> Output:
 
 
 def joint_confidence(parts: Sequence[Output]) -> float | None:
-    """Of a text that is made of these: their mean, by tokens. None: one has none, or there is no
-    part."""
+    """The confidence of a text that is made of these parts: their mean, weighted by tokens. None: a
+    part has none, or there is no part."""
     n_tokens = sum(len(part.tokens) for part in parts)
     if not n_tokens:
         return None

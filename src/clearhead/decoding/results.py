@@ -39,7 +39,7 @@ class Output:
 
     @property
     def log_prob(self) -> float:
-        """Of the whole text."""
+        """The log-probability of the whole text."""
         return sum(self.log_probs, 0.0)
 
     @property
@@ -83,7 +83,7 @@ class AnsweredText(NamedTuple):
 
     @property
     def texts(self) -> list[str]:
-        """Of the outputs."""
+        """The texts of the outputs."""
         return [output.text for output in self.outputs]
 
 
@@ -104,7 +104,7 @@ class Scored:
 
     @property
     def log_prob(self) -> float:
-        """Of the whole text."""
+        """The log-probability of the whole text."""
         return sum(self.log_probs, 0.0)
 
 
@@ -115,7 +115,7 @@ class Branch(NamedTuple):
     """The slot of the hypothesis that it continues."""
     token: int
     log_prob: float
-    """Of the token."""
+    """The log-probability of the token."""
     total: float
     """The log-probability of the whole text so far."""
     fate: Literal["kept", "finished", "dropped"]
@@ -127,7 +127,7 @@ class BeamStep(NamedTuple):
     """One step of one sentence's beam search, the best continuations first."""
 
     number: int
-    """Of the input."""
+    """The number of the input."""
     length: int
     """Tokens of each continuation."""
     branches: list[Branch]

@@ -43,7 +43,7 @@ class EncodedSource(NamedTuple):
     """The text with numbers for its spans, if the model has reserved tokens for them."""
     glossary: Glossary | None = None
     terms: tuple[Term, ...] = ()
-    """Those of the glossary that the text has."""
+    """The terms of the glossary that the text has."""
 
 
 def encode_sources(

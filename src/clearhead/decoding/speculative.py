@@ -34,8 +34,8 @@ def speculative(
     n_ahead: int = 4,
     max_rows: int = MAX_ROWS,
 ) -> list[Output]:
-    """As `sample` draws (other texts, from the same distribution), with `draft` running `n_ahead`
-    tokens ahead. `config.window` is that of the model with the shorter `max_length`."""
+    """Draws as `sample` does (other texts, from the same distribution), with `draft` running
+    `n_ahead` tokens ahead. `config.window` is that of the model with the shorter `max_length`."""
     check_at_least("max_rows", max_rows, 1)
     if n_ahead < 1:
         raise InputError(f"n_ahead={n_ahead} leaves nothing to check; use at least 1")

@@ -15,7 +15,7 @@ from clearhead.text.tokenizer import Tokenizer, UnknownLetterError
 
 _INSIDE_WORD = re.compile(rf"[^\W{UNSPACED}]{{2}}")
 MAX_PLACES = 24
-"""Of a translation at which a term is tried."""
+"""At most so many word boundaries of a translation are tried for a term."""
 MAX_ROUNDS = 8
 """Terms of a translation whose places are looked for; more of them stand where the constraint puts
 them."""
@@ -34,12 +34,12 @@ class TermSearch:
     space: int
     """Tokens that a translation can have."""
     best: Output
-    """So far."""
+    """The best output so far."""
     finish: Callable[[Output], Output | None]
     """The output with its text; None if it may not be used."""
     tried: list[Term] = field(default_factory=list)
     required: list[Term] = field(default_factory=list)
-    """Those tried terms that the constraint asks for: for the others there is no space."""
+    """The terms that the constraint asks for; there is no space for the others."""
 
     def missing(self) -> list[Term]:
         """Terms that the best translation lacks, and that have not been tried."""

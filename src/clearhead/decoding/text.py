@@ -40,7 +40,7 @@ class SeededPrompt(NamedTuple):
 
     tokens: list[int]
     seed: int
-    """Of this text alone, where tokens are drawn."""
+    """The seed of this text alone, if tokens are drawn."""
 
 
 class Engine(Protocol):
@@ -315,7 +315,7 @@ def _translate_pieces(
 
 
 def _kept(outputs: Sequence[Output], codec: Codec, masked: MaskedText) -> list[Output]:
-    """Those that have every span and no other, with their texts."""
+    """The outputs that have every span and no other, with their texts."""
     return [
         output
         for output in (_restored(output, codec, masked) for output in outputs)

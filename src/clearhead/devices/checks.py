@@ -251,7 +251,8 @@ def _apart(actual: Tensor, wanted: Tensor) -> float:
 def _all_apart(
     actual: dict[str, Tensor], wanted: dict[str, Tensor], whose: str, limit: float
 ) -> float:
-    """Of the loss, and of all gradients together: some are 0 but for rounding."""
+    """The differences of the loss, and of all gradients together: some gradients are 0 but for
+    rounding."""
     names = [name for name in wanted if name != "loss"]
     gradients = [torch.cat([each[name].flatten() for name in names]) for each in (actual, wanted)]
     loss, gradient = _apart(actual["loss"], wanted["loss"]), _apart(*gradients)

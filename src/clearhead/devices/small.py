@@ -70,7 +70,7 @@ def small_batch(model: ModelConfig, device: torch.device) -> Batch:
 
 
 def loss_and_gradients(objective: Objective, batch: Batch) -> dict[str, Tensor]:
-    """By name, on the CPU and in fp64."""
+    """The loss and the gradients by name, on the CPU and in fp64."""
     objective.zero_grad()
     loss = objective(batch)
     loss.backward()

@@ -124,7 +124,7 @@ class _Scales:
 
     def __init__(self) -> None:
         self._known: dict[int, tuple[Tensor, float]] = {}
-        """By id; the tensor is kept, so that no other gets its id."""
+        """Known tensors by id; each tensor is kept, so that no other gets its id."""
 
     def of(self, tensor: Tensor) -> float:
         """1 where nothing is known."""

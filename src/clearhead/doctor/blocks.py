@@ -15,12 +15,12 @@ class Tower:
     """A list of layers through which one stream of vectors passes."""
 
     path: str
-    """Of the list that holds the layers."""
+    """The path of the list that holds the layers."""
     layers: tuple[str, ...]
     length: int
-    """Of the sequence that it works on."""
+    """The length of the sequence that it works on."""
     width: int
-    """Of the vectors in its stream."""
+    """The width of the vectors in its stream."""
     length_first: bool = False
     """The stream is (length, batch, width)."""
 

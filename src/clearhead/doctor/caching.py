@@ -38,7 +38,7 @@ class ClearedCache(CacheConvention):
     """Inside the model: `model.reset_cache()`, then `model(tokens, use_cache=True)`."""
 
     def find(self, patient: Patient, form: Form) -> tuple[Feeding, str] | None:
-        """By the name of the method, and the flag."""
+        """Finds the cache by the name of the method, and the flag."""
         model = patient.plain
         forget = next((n for n in _RESETS if callable(getattr(model, n, None))), None)
         if forget is None or "use_cache" not in arguments_of(model):
@@ -70,8 +70,8 @@ class CountedCache(CacheConvention):
     """Inside the model, from the position that the caller names: `model(tokens, start_pos)`."""
 
     def find(self, patient: Patient, form: Form) -> tuple[Feeding, str] | None:
-        """By an argument that is needed; or by an optional one, if a token then knows of the ones
-        in an earlier call."""
+        """Finds the cache by an argument that is needed; or by an optional one, if a token then
+        knows of the ones in an earlier call."""
         if form.places is not None or _is_given_back(patient):
             return None
         name = form.start or _start_of(patient.model)
@@ -89,7 +89,7 @@ class MadeCache(CacheConvention):
     inside: ClassVar[bool] = False
 
     def find(self, patient: Patient, form: Form) -> tuple[Feeding, str] | None:
-        """By the name of the method."""
+        """Finds the cache by the name of the method."""
         model, given_back = patient.plain, _is_given_back(patient)
         if form.places is not None and not given_back:
             return None
@@ -115,7 +115,7 @@ class ReturnedCache(CacheConvention):
     inside: ClassVar[bool] = False
 
     def find(self, patient: Patient, form: Form) -> tuple[Feeding, str] | None:
-        """By the name of the argument."""
+        """Finds the cache by the name of the argument."""
         model = patient.plain
         name = next((n for n in _CACHES if n in arguments_of(model)), None)
         if name is None:

@@ -47,7 +47,7 @@ class Signature:
     named: list[str]
     """All but *args and **kwargs."""
     needed: list[str]
-    """Those without a default."""
+    """The arguments without a default."""
     sequences: list[str]
     """What may be tokens: no mask, no length, no place."""
 
@@ -126,7 +126,7 @@ class TwoSequences(WayOfCalling):
     """`model(source, target)`, in either order."""
 
     def forms(self, signature: Signature, plain: Form) -> Iterator[Shown]:
-        """Of an encoder-decoder."""
+        """Ways to call an encoder-decoder."""
         if signature.patient.kind != "encoder-decoder":
             return
         first, second, arguments = signature.first, signature.second, signature.arguments
@@ -199,7 +199,7 @@ class InATuple(WayOfCalling):
     what the decoder reads and, in some, beside its targets."""
 
     def forms(self, signature: Signature, plain: Form) -> Iterator[Shown]:
-        """Of a model that needs one argument."""
+        """Ways to call a model that needs one argument."""
         if len(signature.needed) != 1 or plain.tokens is not None:
             return
         if signature.patient.kind != "encoder-decoder":
@@ -216,7 +216,7 @@ class ByMethods(WayOfCalling):
     """`model.decode(model.encode(source), target)`, of a model without forward."""
 
     def forms(self, signature: Signature, plain: Form) -> Iterator[Shown]:
-        """Of an encoder-decoder, with the masks that the two methods take."""
+        """Ways to call an encoder-decoder, with the masks that the two methods take."""
         patient = signature.patient
         for encode, decode in METHODS if patient.kind == "encoder-decoder" else ():
             names = [*arguments_of(patient.model, encode), *arguments_of(patient.model, decode)]

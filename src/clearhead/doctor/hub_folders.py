@@ -92,7 +92,7 @@ def offline() -> Iterator[None]:
 
 
 def _keys(value: object) -> set[str]:
-    """Of an object, and of the objects in it: a model may be made of several."""
+    """The keys of an object, and of the objects in it: a model may be made of several."""
     match value:
         case dict():
             return {str(key) for key in value}.union(*map(_keys, value.values()))

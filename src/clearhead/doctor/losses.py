@@ -33,7 +33,7 @@ class OnlyALoss(LossConvention):
     """`loss = model(tokens)`: nothing else comes back, and the targets are the tokens."""
 
     def find(self, patient: Patient, form: Form) -> Found | None:
-        """Of a decoder."""
+        """Finds how a decoder's loss is called."""
         if form.inside is None or patient.kind != "decoder" or form.targets is not None:
             return None
         return {"own_loss": form.call}, {"loss": "loss = model(…)"}
@@ -43,7 +43,8 @@ class LossOfItsTarget(LossConvention):
     """`logits, loss = model(source, target)`: the last token of the target is a label only."""
 
     def find(self, patient: Patient, form: Form) -> Found | None:
-        """Of a model that returns one row of logits less than the target has tokens."""
+        """Finds the loss of a model that returns one row of logits fewer than the target has
+        tokens."""
         if not form.drops_last or form.inside is not None:
             return None
 
@@ -73,7 +74,7 @@ class LossOfClasses(LossConvention):
     """`model(tokens, labels=…)`, where labels are classes, of whole sequences or of each token."""
 
     def find(self, patient: Patient, form: Form) -> Found | None:
-        """Of a model whose logits are not scores of its vocabulary."""
+        """Finds the loss of a model whose logits are not scores of its vocabulary."""
         name = _argument_of_labels(patient, form)
         if name is None or not (form.pooled or form.vocab_size != patient.vocab_size):
             return None
@@ -199,8 +200,8 @@ def _filled_token(patient: Patient, loss: Loss) -> int | None:
 
 
 def _ignored_target(patient: Patient, loss: Loss) -> tuple[int | None, bool]:
-    """Of the targets that are usually ignored, and that the loss takes, the one that counts least;
-    and whether it is ignored. None, if the loss takes none."""
+    """The target that counts least among those that are usually ignored and that the loss takes,
+    and whether it is ignored. None, if the loss takes none of them."""
     model, inputs = patient.plain, patient.draw(patient.rows(3))
     taken: list[int] = []
     for ignored in (-100, -1, *([] if patient.pad_id is None else [patient.pad_id]), 0):

@@ -102,8 +102,8 @@ def score(patient: Patient, form: Form) -> float:
 
 
 def _share_open(patient: Patient, form: Form) -> float:
-    """Of the pairs of query and key where nothing is padding, the share that is open or closed as
-    it should be: a target sees its past, everything else sees all."""
+    """The share of the pairs of query and key without padding that are open or closed as they
+    should be: a target sees its past, everything else sees all."""
     inputs, model = patient.draw(2), patient.plain
     n, n_source = patient.length, patient.source_length if patient.has_source else 0
     shapes = {(n, n), (n_source, n_source), (n, n_source)}

@@ -1,4 +1,4 @@
-"""For people's own test suites."""
+"""Functions for people's own test suites."""
 
 from collections.abc import Collection
 from typing import Any

@@ -65,7 +65,7 @@ class MeasuredCalibration:
 
     @property
     def facts(self) -> dict[str, Any]:
-        """In plain values."""
+        """The facts in plain values."""
         return {
             "measure": "chrF++",
             "n": self.n,
@@ -119,7 +119,7 @@ def calibrate(judged: Sequence[JudgedTranslation]) -> MeasuredCalibration:
 
 
 def _fit(judged: Sequence[JudgedTranslation]) -> Calibration:
-    """By Newton's method, on features of mean 0 and deviation 1."""
+    """Fits by Newton's method, on features of mean 0 and deviation 1."""
     log_probs = np.array([each.log_prob for each in judged])
     lengths = np.log([max(1, each.n_tokens) for each in judged])
     qualities = np.array([each.quality for each in judged])

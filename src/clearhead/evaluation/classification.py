@@ -144,7 +144,7 @@ def label_rows(
 def _unlabelled_batch(
     rows: Sequence[NDArray[np.integer]], labels: Labels, tokenizer: Tokenizer
 ) -> LabelledBatch | ClassBatch:
-    """As in training; the labels are not used."""
+    """A batch as in training; its labels are not used."""
     some = [next(iter(labels.ids.values()))] * len(rows)
     settings = {"pad_id": tokenizer.pad_id, "samples": tuple((row,) for row in range(len(rows)))}
     if labels.mask is None:

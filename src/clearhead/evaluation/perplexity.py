@@ -74,15 +74,14 @@ def perplexity(
     eos_id: int | None = None,
     joined: bool = False,
 ) -> Perplexity:
-    """Of all texts together. `bos_id` stands before each (None: its first token is given, and not
-    scored; its bytes and characters do not count, nor a word that ends in it), `eos_id` behind it,
-    scored like any token of the text; it counts as one byte, the line break that it stands for.
-    `joined`: the texts stand one behind the other, as in a stream that a language model is trained
-    on, and each is read after those before it.
-
-    A text that is longer than the model's window is read in windows that overlap: each moves on by
-    `stride` tokens (by default half a window) and scores the tokens that are new in it, so that
-    every token is scored once, with at least window - stride tokens before it."""
+    """The perplexity of all texts together. Each text starts with `bos_id` and ends with `eos_id`,
+    which is scored like any token and counts as one byte, the line break that it stands for.
+    Without `bos_id`, the first token is not scored, and its bytes, characters and any word that
+    ends in it do not count. `joined`: the texts follow one another, as in a stream that a language
+    model is trained on, and each is read after those before it. A text that is longer than the
+    model's window is read in windows that overlap: each starts `stride` tokens after the last (by
+    default half a window) and scores the tokens that are new in it, so that every token is scored
+    once, with at least window - stride tokens before it."""
     window = model.config.max_length
     stride = max(1, window // 2) if stride is None else stride
     if not 1 <= stride <= window:

@@ -195,7 +195,7 @@ def _test(
     n_resamples: int,
     metrics: dict[str, Any],
 ) -> list[tuple[str, tuple[Any, Any], str]]:
-    """Of each metric: its name, both results, its signature."""
+    """For each metric, its name, both results and its signature."""
     from sacrebleu.significance import PairedTest
 
     systems: list[tuple[str, Sequence[str]]] = [("first", list(first)), ("second", list(second))]

@@ -39,7 +39,7 @@ class AttentionMap(NamedTuple):
         return f"{self.kind} layer {self.layer}, {heads}"
 
     def svg(self) -> str:
-        """As a picture."""
+        """The attention as a picture."""
         return heatmap_svg(self.weights, self.written, self.source, self.title)
 
     def _repr_html_(self) -> str:
@@ -62,8 +62,8 @@ def cross_attention(
     layer: int | None = None,
     head: int | None = None,
 ) -> AttentionMap:
-    """Of a translation. `layer` is the decoder's, from 0; None: the last. `head` counts from 0;
-    None: the mean of all."""
+    """The cross-attention of a translation. `layer` is the decoder's, from 0; None: the last.
+    `head` counts from 0; None: the mean of all."""
     layer = _chosen("layer", layer, model.config.decoder_layers)
     _check_weights(model.decoder.layers[layer].cross_attention)
     recorder = attention_of(model, source, output, start_id=start_id)
@@ -85,7 +85,7 @@ def self_attention(
     layer: int | None = None,
     head: int | None = None,
 ) -> AttentionMap:
-    """Of a text that attends to itself, in a decoder or an encoder alone."""
+    """The attention of a text to itself, in a model that is a decoder or an encoder alone."""
     layer = _chosen("layer", layer, model.config.decoder_layers)
     tower = model.decoder if isinstance(model, CausalLM) else model.encoder
     _check_weights(tower.layers[layer].self_attention)

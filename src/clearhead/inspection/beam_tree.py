@@ -42,7 +42,7 @@ class BeamTree:
 
     @property
     def tokens(self) -> list[int]:
-        """Of all nodes."""
+        """The tokens of all nodes."""
         return [node["token"] for node in self.nodes if node["token"] is not None]
 
     def mark(self, best: Output) -> None:
@@ -58,7 +58,7 @@ class BeamTree:
         self.nodes[0]["best"] = True
 
     def document(self, tokenizer: Tokenizer) -> dict[str, Any]:
-        """As the page reads it, with the text of each token."""
+        """The document that the page reads, with the text of each token."""
         best = [n["token"] for n in self.nodes if n.get("best") and n["token"] is not None]
         nodes = [
             {**node, "text": "" if node["token"] is None else label_of(node["token"], tokenizer)}

@@ -1,4 +1,4 @@
-"""From a text to the document of its run: decode as asked, then look."""
+"""Turns a text into the document of its run: decodes as asked, then looks."""
 
 from typing import Any, TypedDict, Unpack
 
@@ -49,7 +49,7 @@ def see(
 
 
 def look_at_text(subject: Subject, text: str) -> dict[str, Any]:
-    """As `see`, but of a classifier the document of the whole microscope."""
+    """Does what `see` does; for a classifier, it gives the document of the whole microscope."""
     if not isinstance(subject.model, Classifier):
         return see(subject, text)
     return look_label(
@@ -115,7 +115,7 @@ def _checked(subject: Subject, text: str, target: str | None) -> str:
     if not text.strip():
         raise InputError("the text is empty, so there is nothing to see; give a sentence")
     if target is not None and subject.model.config.family == "encoder":
-        raise InputError("an encoder alone writes nothing; leave target out")
+        raise InputError("an encoder has no decoder, so it takes no target; leave target out")
     return text
 
 

@@ -31,9 +31,9 @@ class Counted(NamedTuple):
     """Real tokens of the sequence so far, this call's included."""
 
     def shaped(self, n_rows: int, length: int) -> "Counted":
-        """For a tensor that holds these tokens in other rows, or the newest of them only. While a
-        beam is searched, cross-attention takes all hypotheses of a source as one row of queries,
-        and the output is given the last token of a prompt."""
+        """The count for a tensor that holds these tokens in other rows, or only the newest of them.
+        During a beam search, cross-attention takes all hypotheses of a source as one row of
+        queries, and the output is given the last token of a prompt."""
         numbers = self.numbers.expand(max(len(self.numbers), len(self.total)), -1)
         total = self.total.expand_as(numbers)
         if n_rows == len(numbers) and length == 1 != numbers.shape[1]:

@@ -15,18 +15,19 @@ class HeadShares(NamedTuple):
     """Means over the queries, a number for each head of one attention."""
 
     entropy: Float[Tensor, " head"]
-    """In nats; ln of the number of keys where a head looks everywhere alike."""
+    """The entropy in nats: 0 if a head looks at one key, ln of the number of keys if it looks at
+    all alike."""
     first: Float[Tensor, " head"]
     """The share of attention on the first token: often a place to look when there is nothing to
     look at."""
     same: Float[Tensor, " head"]
-    """On the key with the query's own number."""
+    """The share of attention on the key with the query's own number."""
     previous: Float[Tensor, " head"]
-    """On the key before that one."""
+    """The share of attention on the key before that one."""
 
 
 def head_shares(weights: Weights, real_queries: Bool[Tensor, "batch query"]) -> HeadShares:
-    """Of an attention without padding on the left."""
+    """The four means of each head, for weights without padding on the left."""
     n_queries, n_keys = weights.shape[-2:]
     count = real_queries.sum().clamp(min=1)
     rows, columns = (torch.arange(n, device=weights.device) for n in (n_queries, n_keys))
@@ -44,7 +45,8 @@ def head_shares(weights: Weights, real_queries: Bool[Tensor, "batch query"]) -> 
 
 
 def head_kinds(t: Trace) -> dict[str, HeadShares]:
-    """For every attention that the trace has read."""
+    """How much of each head's attention falls on each kind of position, for every attention that
+    the trace has read."""
     shares: dict[str, HeadShares] = {}
     for name in names(checked_trace(t).model, "*.weights"):
         if name in t:
@@ -80,8 +82,7 @@ def _without_padding_on_the_left(
 
 
 def induction_shares(weights: Weights, period: int) -> Float[Tensor, " head"]:
-    """On a text that is `period` tokens long and then repeats itself: the share of attention that
-    queries of the repetition give to the token after their own earlier occurrence (Olsson et al.
-    2022)."""
+    """The share of attention that a repetition gives to the token after its own earlier occurrence,
+    in a text that is `period` tokens long and then repeats itself (Olsson et al. 2022)."""
     rows = torch.arange(period, weights.shape[-2])
     return weights[:, :, rows, rows - period + 1].mean(dim=(0, 2))

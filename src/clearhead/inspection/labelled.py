@@ -92,7 +92,7 @@ def see_label(
 
 
 def _log_odds_lost(model: Classifier, ids: list[int], scores: Tensor) -> list[float]:
-    """By how much the log-odds of the likeliest label fall without each token; start and end, which
+    """How much the log-odds of the likeliest label fall without each token; start and end, which
     every text has, stay."""
     if len(scores) < 2:
         return [0.0] * len(ids)  # there is nothing to decide

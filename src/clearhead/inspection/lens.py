@@ -158,7 +158,7 @@ def _in_order(stages: list[str]) -> list[str]:
 
 
 def project(model: Model, x: Stream) -> Float[Tensor, "batch length vocab"]:
-    """From any stage of the stream to logits."""
+    """Projects any stage of the stream to logits."""
     model = _with_vocabulary(model)
     norm = getattr(model, predicting_tower(model)).norm
     x = x if norm is None else norm(x)

@@ -55,7 +55,7 @@ class Subject(NamedTuple):
     model: Model
     codec: Codec
     label_mask: int | None = None
-    """Of a classifier: the token behind the text, at whose position it predicts the label."""
+    """A classifier's token after the text, at whose position it predicts the label."""
 
     @property
     def source(self) -> Tokenizer:
@@ -75,7 +75,7 @@ class Text(NamedTuple):
     fed: list[int] | None
     """None for an encoder alone, which is given its source only."""
     written: list[int]
-    """At each position of `fed` (or `source`) the token that follows (or belongs there)."""
+    """The token that follows each position of `fed` (or belongs at each position of `source`)."""
     n_given: int = 0
     """Tokens of `written` that were the prompt's."""
 
@@ -171,7 +171,7 @@ def pass_over(model: Model, text: Text) -> Float[Tensor, "length vocabulary"]:
 
 
 def log_prob(logits: Float[Tensor, "length vocabulary"], text: Text) -> float:
-    """Of the tokens that were written, not of the prompt's."""
+    """The log-probability of the tokens that were generated, without those of the prompt."""
     written = torch.tensor(text.written)[:, None]
     log_probs = logits.double().log_softmax(dim=-1).gather(-1, written)
     return log_probs[text.n_given :].sum().item()
@@ -287,7 +287,7 @@ def _stream(t: Trace, stages: list[str]) -> dict[str, Any]:
 
 
 def _lens(t: Trace, written: Tensor) -> dict[str, Any]:
-    """As `logit_lens`, one stage at a time: all of them take layers × tokens × vocabulary."""
+    """Computes `logit_lens` one stage at a time: all of them take layers × tokens × vocabulary."""
     stages = stage_names(t.model, predicting_tower(t.model))
     best, ranks, own = [], [], []
     for stage in stages:

@@ -41,9 +41,10 @@ def trace(
     grad: bool = False,
     explicit: bool = False,
 ) -> "Trace":
-    """`read` is a pattern of names or several; an empty list reads nothing. `grad` keeps what is
-    read in the graph of gradients. Scores and weights are in that graph with `explicit`, which
-    takes every attention through the formula."""
+    """Read, and replace, a model's activations by name while it runs. `read` is a pattern of names
+    or several; an empty list reads nothing. `grad` keeps what is read in the graph of gradients.
+    Scores and weights are in that graph with `explicit`, which takes every attention through the
+    formula."""
     several = isinstance(read, Iterable) and not isinstance(read, str)
     patterns = list(read) if several else [str(read)]
     edits = list(edit) if isinstance(edit, Iterable) else [edit]

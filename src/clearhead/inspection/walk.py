@@ -23,7 +23,7 @@ class Entry(NamedTuple):
     """What is said of a tensor beside its shape."""
 
     section: str
-    """Of "Attention Is All You Need"; empty: it is not in the paper."""
+    """The section of "Attention Is All You Need"; empty: it is not in the paper."""
     formula: str
     symbols: str
     function: Any

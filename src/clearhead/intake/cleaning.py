@@ -128,7 +128,7 @@ class _Usual:
     """The median of the logarithms of the ratios of lengths."""
     limit: float
     elsewhere: Mapping[str, frozenset[int]]
-    """By split: the sentences of those that are measured with, which must not be in it."""
+    """The sentences of each split that is measured with; they must not be in the training split."""
 
     def judge(
         self, document: Document, split: str, seen: set[tuple[int | str, ...]]

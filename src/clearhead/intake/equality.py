@@ -35,8 +35,8 @@ _SIGNS_ALIKE = ("−", "-"), ("–", "-"), ("⁄", "/")  # minus sign, en dash, 
 
 
 class _Words(dict[int, int | None]):
-    """For `str.translate`: punctuation, white space, symbols and invisible characters are removed.
-    Marks stay: vowels of Hindi and tones of Thai are marks."""
+    """A table for `str.translate` that removes punctuation, white space, symbols and invisible
+    characters. Marks stay: vowels of Hindi and tones of Thai are marks."""
 
     def __missing__(self, code: int) -> int | None:
         letter = chr(code)
@@ -107,7 +107,7 @@ def _stamps(inputs: Sequence[Input]) -> tuple[int, ...]:
 
 class _HeldOut(NamedTuple):
     splits: list[dict[int, str]]
-    """Of each input, the split of every line that can be read."""
+    """For each input, the split of every line that can be read."""
     shared: int
     """Lines that are held out and have a sentence that training has too."""
 

@@ -14,7 +14,7 @@ class OtherFormat(NamedTuple):
 
     what: str
     catalogue: Path
-    """By a name that says what it is."""
+    """The catalogue, under a name that says what it is."""
     command: str
     """That makes it; empty if the file is one already."""
 

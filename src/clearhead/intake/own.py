@@ -23,7 +23,7 @@ class OwnData(NamedTuple):
     template: str
     """The recipe to start from, in recipes/templates."""
     values: dict[str, Any]
-    """By dotted keys."""
+    """The values by dotted keys."""
     summary: str
     """What was taken, and how to change it."""
 

@@ -20,7 +20,7 @@ from clearhead.localise.catalogues import ENDINGS, check_can_localise, read_pair
 from clearhead.text.tokenizer import check_is_text
 
 N_PLACEHOLDERS = 32
-"""As many spans as all but a few texts of programs have at most."""
+"""The spans that all but a few texts of programs have at most."""
 FEW = 20
 """Fewer texts than these are each a file, whose end is held out, and not lines to draw from."""
 
@@ -44,14 +44,14 @@ class OwnText:
 
     @classmethod
     def pairs(cls, rows: Iterable[Any]) -> "OwnText":
-        """For a translator: (source, target) strings from a list, a generator, or a data frame of
-        two columns."""
+        """Text for a translator: (source, target) strings from a list, a generator, or a data frame
+        of two columns."""
         _check_many("pairs", rows)
         return cls(template="my-pairs", what="pairs", rows=_rows(rows))
 
     @classmethod
     def columns(cls, source: Sequence[str], target: Sequence[str]) -> "OwnText":
-        """For a translator: the sources, and the targets that belong to them."""
+        """Text for a translator: the sources, and the targets that belong to them."""
         n, m = len(source), len(target)
         if n != m:
             raise DataError(f"there are {n} sources and {m} targets; give one target for each")
@@ -59,27 +59,28 @@ class OwnText:
 
     @classmethod
     def parallel_files(cls, source: str | Path, target: str | Path) -> "OwnText":
-        """For a translator: two files whose lines belong together."""
+        """Text for a translator: two files whose lines belong together."""
         paths = as_path("source", source), as_path("target", target)
         return cls(template="my-pairs", paths=paths)
 
     @classmethod
     def texts(cls, texts: Iterable[str]) -> "OwnText":
-        """For a language model: strings from a list, a generator or a column of a data frame."""
+        """Text for a language model: strings from a list, a generator or a column of a data
+        frame."""
         _check_many("texts", texts)
         return cls(template="my-text", what="texts", rows=_strings(texts))
 
     @classmethod
     def files(cls, *paths: str | Path) -> "OwnText":
-        """For a language model: files, or folders of files."""
+        """Text for a language model: files, or folders of files."""
         if not paths:
             raise InputError("paths= is missing: the files of the text")
         return cls(template="my-text", paths=tuple(as_path("paths", path) for path in paths))
 
     @classmethod
     def catalogues(cls, *paths: str | Path) -> "OwnText":
-        """For a translator that keeps placeholders and tags: what persons have translated in PO or
-        XLIFF files."""
+        """Text for a translator that keeps placeholders and tags: the entries of PO or XLIFF files
+        that people have translated."""
         if not paths:
             raise InputError("paths= is missing: the catalogues")
         files = [as_path("paths", path) for path in paths]
@@ -99,8 +100,8 @@ class OwnText:
 
     @classmethod
     def labelled(cls, rows: Iterable[Any]) -> "OwnText":
-        """For a classifier: (text, label) strings from a list, a generator, or a data frame of two
-        columns."""
+        """Text for a classifier: (text, label) strings from a list, a generator, or a data frame of
+        two columns."""
         _check_many("rows", rows)
         counts: Counter[str] = Counter()
         made = _labelled(rows, counts)
@@ -108,7 +109,7 @@ class OwnText:
 
     @classmethod
     def labels(cls, files: Mapping[str, str | Path]) -> "OwnText":
-        """For a classifier: a file of texts for each label."""
+        """Text for a classifier: a file of texts for each label."""
         if not isinstance(files, Mapping):
             raise InputError(f"files={files!r:.60} is not a dictionary; give {{label: file, …}}")
         own = own_labels(files)

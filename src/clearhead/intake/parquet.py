@@ -34,7 +34,7 @@ class Table(NamedTuple):
 
     @property
     def n_rows(self) -> int:
-        """As its footer says, and no more than its size allows."""
+        """The number of rows in its footer; an error if the file is too small for so many."""
         n, size = self.arrow.metadata.num_rows, self.data.seek(0, io.SEEK_END)
         if n > ROWS_OF_A_BYTE * size:
             raise DataError(
@@ -122,8 +122,8 @@ def records(batch: Any) -> Iterator[dict[str, Any] | None]:
 
 
 def _pages(table: Table, chunk: Any) -> Iterator[tuple[int, int, bool]]:
-    """Of each page of a column its bytes on disk, its bytes in memory, and whether one value of it
-    can stand in many rows."""
+    """For each page of a column, its bytes on disk, its bytes in memory, and whether one value of
+    it can stand in many rows."""
     offsets = [chunk.dictionary_page_offset or 0, chunk.data_page_offset]
     at = min((offset for offset in offsets if offset > 0), default=0)
     end = at + chunk.total_compressed_size

@@ -91,8 +91,8 @@ class _Sample(NamedTuple):
 
 
 def propose(path: Path, columns: tuple[int | str, ...] = (), task: Task | None = None) -> Proposal:
-    """What a table is likely to hold, from its first rows. The columns and the task that the caller
-    names are taken as they are."""
+    """Proposes columns and a task from the first rows of a table; what the caller names is taken as
+    it is."""
     sample = _read_sample(path, columns)
     columns, values = _columns_of(path, sample, columns)
     return _as_task(path, sample, columns, values, task)
@@ -238,7 +238,7 @@ def _is_one_of(name: int | str, columns: tuple[int | str, ...], kind: Format) ->
 
 
 def _language(name: str | int) -> str:
-    """Of a language and a region, such as en-us, the language."""
+    """The language of a code that may name a region too: en of en-us."""
     return str(name).split("-")[0]
 
 

@@ -97,7 +97,7 @@ def _write_made(download: Download, content: bytes, folder: Path) -> None:
 
 
 def public_corpora() -> dict[str, PublicCorpus]:
-    """By name, from the table beside this file."""
+    """The public corpora by name, from the table beside this file."""
     table = tomllib.loads(Path(__file__).with_name("public.toml").read_text(encoding="utf-8"))
     return {
         name: PublicCorpus(

@@ -48,7 +48,7 @@ EAST_ASIAN: dict[str, tuple[str, set[int], int]] = {
     "EUC-JP": ("euc_jp", {0xA1, 0xA4, 0xA5}, 4),  # kana
 }
 WIDER = {"EUC-KR": "cp949", "GB18030": "gb18030", "BIG5": "big5hkscs", "EUC-JP": "euc_jp"}
-"""With the rare characters of each."""
+"""Encodings that extend these with rare characters."""
 RUSSIAN = re.compile(rb"[\xe0-\xff]?[\xa3\xc0-\xdf]+")
 """A word in KOI8-R, or one of capitals in windows-1251."""
 ONE_BYTE = "a one-byte encoding of Europe"

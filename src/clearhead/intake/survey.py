@@ -27,7 +27,7 @@ class Survey:
     documents: int
     """Pairs or texts, blank ones left out."""
     n_bytes: int
-    """Of all sides together."""
+    """The bytes of all sides together."""
     longest: int
     """Bytes of the longest side of a document."""
     longest_text: str

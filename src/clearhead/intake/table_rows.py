@@ -45,7 +45,8 @@ def rows_of(file: OpenedFile, kind: Format, columns: Columns) -> Iterator[Row]:
 
 
 def _cells(rows: Iterator[list[str]], columns: Columns) -> Iterator[Row]:
-    """By the names of the first row, if it looks like a header; else by number, from 1."""
+    """The cells of each row by the names of the first row, if it looks like a header; otherwise by
+    number, from 1."""
     first = next(rows, None)
     if first is None:
         return

@@ -35,7 +35,7 @@ class Raw(NamedTuple):
     fields: list[bytes | str]
     place: Place
     places: tuple[Place, ...] = ()
-    """Of each field, where they are not all in one file."""
+    """Where each field is, if they are not all in one file."""
 
 
 class TabSeparated:

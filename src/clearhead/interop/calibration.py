@@ -16,7 +16,7 @@ from clearhead.interop.folders import has_file, read_json, regular_file
 CALIBRATION = "calibration.json"
 FORMAT = "clearhead-calibration-1"
 LARGEST = 1e6
-"""Of any number in the file; real ones are below a hundred."""
+"""The largest number allowed in the file; real ones are below a hundred."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -45,7 +45,7 @@ class Calibration:
 
 
 def weights_hash(folder: Path) -> str:
-    """Of the weights of a model folder."""
+    """A hash of the weights of a model folder."""
     names = sorted(path.name for path in folder.iterdir() if path.suffix == ".safetensors")
     hashes = [f"{name} {sha256_of(regular_file(folder, name))}" for name in names]
     return hashlib.sha256("\n".join(hashes).encode()).hexdigest()

@@ -23,7 +23,7 @@ class Labels:
 
 
 def labels_of_head(config: ModelConfig) -> Labels | None:
-    """Those of a model that has a head for them."""
+    """The labels of a model that has a head for them."""
     if not config.labels:
         return None
     return Labels(mask=None, ids={label: number for number, label in enumerate(config.labels)})
@@ -36,8 +36,8 @@ def write_labels(folder: Path, labels: Labels) -> None:
 
 
 def copy_labels(folder: Path, out: Path, config: ModelConfig) -> None:
-    """From an exported folder into a model folder. Other people's folders may have a file of this
-    name that says something else: it is left alone."""
+    """Copies the labels of an exported folder into a model folder. Another program's folder may
+    have a file of this name with other content: it is left alone."""
     try:
         ours = has_file(folder, LABELS) and read_json(folder, LABELS).keys() == {"mask", "labels"}
     except FolderError:

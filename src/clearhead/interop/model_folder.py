@@ -50,16 +50,16 @@ class TokenIds:
     decoder_start: int | None = 1
     """The first input token of the decoder of an encoder-decoder."""
     target_start: int | None = None
-    """Of a decoder that was trained on pairs: the token between the source and the target."""
+    """The token between the source and the target, in a decoder that was trained on pairs."""
     prompt_start: int | None = None
-    """Of a language model: the token that began each text in its training."""
+    """The token that began each text in a language model's training."""
     strip: bool = True
     """Whether the texts of training had no blanks at their ends (`data.strip`)."""
 
     @classmethod
     def of_run(cls, tokenizer: Tokenizer, layout: Layout, *, task: str, strip: bool) -> "TokenIds":
-        """Of a model that is trained with this tokenizer of the target, on batches of this layout.
-        `strip`: without blanks at the ends of its texts."""
+        """The special tokens of a model that is trained with this tokenizer of the target, on
+        batches of this layout. `strip`: texts have no blanks at their ends."""
         start = tokenizer.bos_id
         return cls(
             bos=start,
@@ -78,7 +78,7 @@ class Description:
     model: ModelConfig
     ids: TokenIds
     own_parts: dict[str, str] = field(default_factory=dict)
-    """By role, the names (FILE.py:NAME) of parts that are the user's own."""
+    """The names (FILE.py:NAME) of the user's own parts, by role."""
 
 
 def save_model(
@@ -308,7 +308,8 @@ def _json_types(hint: Any) -> set[type]:
 
 
 def token_ids(values: Any, config: ModelConfig) -> TokenIds:
-    """From JSON values; every id is a token of the vocabulary that is written in."""
+    """Reads the ids from JSON values; every id is a token of the vocabulary that the model
+    generates."""
     for role, index in checked_fields(TokenIds, values).items():
         if role != "strip" and index is not None and not 0 <= index < config.output_vocab_size:
             rule = f"is not a token of a vocabulary of {config.output_vocab_size}"

@@ -18,7 +18,7 @@ class Probe:
 
     name: str
     n_tokens: int
-    """Of the vocabulary that the logits are over."""
+    """The tokens of the vocabulary that the logits are over."""
     tokens: Tensor
     real: Tensor
     source: Tensor | None = None
@@ -40,7 +40,7 @@ class Probe:
                 return model(self.tokens, real=self.real, segments=self.segments)
 
     def theirs(self, config: ModelConfig) -> dict[str, Tensor]:
-        """By the names that transformers and ONNX graphs have for them."""
+        """The probe's tensors by the names that transformers and ONNX graphs have for them."""
         tokens, mask = self.tokens, self.real.long()
         match config.family:
             case "encoder-decoder":

@@ -19,7 +19,7 @@ CatalogueKind = Literal["po", "xliff", "qt"]
 NOTE = "clearhead: "
 """What the comments of filled entries begin with."""
 ENDINGS = (".po", ".xlf", ".xliff")
-"""Of the names of catalogues."""
+"""The endings of the names of catalogues."""
 HEAD = 1 << 16
 """Bytes in which a catalogue shows what it is: translators keep glossaries in its first comment."""
 MAX_BYTES = 1 << 28
@@ -53,12 +53,12 @@ class CatalogueEntry:
     """One entry of a catalogue. A PO entry with plural forms has several texts."""
 
     unit: Any
-    """Of translate-toolkit."""
+    """The unit of translate-toolkit."""
     sources: tuple[str, ...]
     """The text that each form is translated from."""
     rules: SpanRules
     elements: "InlineElements | None" = None
-    """Of XLIFF, inside the text: the source has short tags for them."""
+    """The XLIFF elements inside the text: the source has short tags for them."""
 
     @property
     def is_open(self) -> bool:
@@ -189,8 +189,8 @@ def _is_draft(unit: Any) -> bool:
 
 
 def _plural_forms(store: Any) -> tuple[bool, ...] | None:
-    """For each plural form of a PO file, whether it is translated from msgid_plural: it is, unless
-    it is the form of one and of few other numbers. None: the header does not say."""
+    """Whether each plural form of a PO file is translated from msgid_plural: it is, unless the form
+    is used for one and few other numbers. None: the header does not say."""
     n_forms, expression = store.getheaderplural()
     if n_forms is None or expression is None:
         return None

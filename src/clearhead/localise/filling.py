@@ -39,7 +39,7 @@ class Filled:
 
     entries: int
     left_out: int
-    """Beside them: entries whose plural forms the header does not explain."""
+    """Further entries, whose plural forms the header does not explain."""
     remembered: int = 0
     translated: int = 0
     open: list[str] = field(default_factory=list)
@@ -48,11 +48,11 @@ class Filled:
     """Texts that clearhead decoded again, since the translation of another engine had lost a
     span."""
     unsure: list[str] = field(default_factory=list)
-    """Those of entries that stay open as well: the confidence is too low."""
+    """The texts of entries that stay open because their confidence is too low."""
     terms: int = 0
     """Terms of the glossary in the texts that the model has translated."""
     terms_used: int = 0
-    """Those of them that its translations use."""
+    """The number of these terms that the translations use."""
 
     @property
     def kept(self) -> int:

@@ -1,4 +1,4 @@
-"""From a `ModelConfig` to a model: the only place that chooses a part for an option. Elsewhere
+"""Turns a `ModelConfig` into a model: the only place that chooses a part for an option. Elsewhere
 options are only read, to count operations (`training/flops.py`) or to export (`interop`)."""
 
 from functools import partial

@@ -30,12 +30,13 @@ class OwnParts:
 
     @property
     def given(self) -> dict[str, type[nn.Module]]:
-        """By role."""
+        """The classes that were given, by role."""
         return {f.name: part for f in fields(self) if (part := getattr(self, f.name)) is not None}
 
     @property
     def names(self) -> dict[str, str]:
-        """By role: FILE.py:NAME, what is saved with a model. A file is never run because of it."""
+        """The name of each class (FILE.py:NAME), by role. They are saved with a model; a file is
+        never run because of one."""
         return {role: part_name(part) for role, part in self.given.items()}
 
 

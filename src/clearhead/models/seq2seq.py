@@ -120,6 +120,6 @@ class Seq2Seq(nn.Module):
         )
 
     def new_cache(self, memory: Memory, capacity: int = 0) -> Cache:
-        """For target tokens over a source that has been encoded. Memory for `capacity` of them is
-        reserved at once; the cache takes more as it grows."""
+        """A cache for target tokens over a source that has been encoded. Memory for `capacity` of
+        them is reserved at once; the cache takes more as it grows."""
         return self.decoder.new_cache(len(memory.states), capacity, self.tokens.weight, memory)

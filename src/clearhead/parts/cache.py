@@ -47,7 +47,7 @@ class Cache:
 
     @property
     def length(self) -> int:
-        """Of the longest row."""
+        """The length of the longest row."""
         return max(self.lengths, default=0)
 
     def extend(

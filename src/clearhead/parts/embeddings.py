@@ -1,4 +1,4 @@
-"""From tokens to vectors and back (section 3.4)."""
+"""Turns tokens into vectors and back (section 3.4)."""
 
 import math
 
@@ -75,10 +75,9 @@ class InputEmbedding(nn.Module):
 
 
 class OutputProjection(nn.Module):
-    """From the last layer to a score per token of the vocabulary.
-
-    Tied, it has no matrix of its own and is given the token table at each call: there is one tensor
-    with one name, which copying, loading or moving the model cannot separate."""
+    """Turns the last layer's output into a score per token of the vocabulary. Tied, it has no
+    matrix of its own and is given the token table at each call: there is one tensor with one name,
+    which copying, loading or moving the model cannot separate."""
 
     def __init__(self, d_model: int, vocab_size: int, *, tied: bool, bias: bool) -> None:
         super().__init__()
@@ -108,7 +107,7 @@ class MaskedLMHead(nn.Module):
 
 
 class ClassificationHead(nn.Module):
-    """From one vector of a text to a score per label: BERT's pooler and its classifier."""
+    """Turns one vector of a text into a score per label: BERT's pooler and its classifier."""
 
     def __init__(self, d_model: int, n_labels: int, *, p_dropout: float, bias: bool) -> None:
         super().__init__()

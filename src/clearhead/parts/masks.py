@@ -27,8 +27,8 @@ def causal(
 
 
 def up_to(positions: Positions, n_keys: int) -> Allowed:
-    """In a cache, whose column c holds the token at position c: a query may look at itself and at
-    what came before, however many columns other rows have."""
+    """The mask over a cache, whose column c holds the token at position c: a query may look at
+    itself and at what came before, however many columns other rows have."""
     columns = torch.arange(n_keys, device=positions.device)
     return (columns <= positions[:, :, None])[:, None]
 

@@ -26,7 +26,7 @@ class Accelerator:
     """Name of the published utilisation that is taken unless another is given."""
 
     def bandwidth(self, ranks: int) -> float:
-        """Of one rank in a group of so many neighbours."""
+        """The bandwidth of one rank in a group of so many neighbours."""
         return self.link if ranks <= self.per_node else self.network
 
 

@@ -25,7 +25,7 @@ def measured(value: float, unit: str, why: str) -> Figure:
 
 
 def computed(value: float, unit: str, why: str, *inputs: Figure) -> Figure:
-    """From the inputs; assumed if one of them is."""
+    """A figure computed from the inputs; assumed if one of them is."""
     guessed = any(figure.origin == "assumed" for figure in inputs)
     return Figure(value=value, unit=unit, origin="assumed" if guessed else "computed", why=why)
 

@@ -25,16 +25,17 @@ class LayoutCandidate:
     memory: RankMemory
     fits: bool
     compute_seconds: float
-    """Of a step at the assumed utilisation; with recompute, a third more."""
+    """The seconds of a step's computation at the assumed utilisation; with recompute, a third
+    more."""
     communication_seconds: float
-    """Of a step at the full speed of the links: FSDP's and DDP's share of it can hide behind the
-    computation."""
+    """The seconds of a step's communication at the full speed of the links: FSDP's and DDP's share
+    of it can hide behind the computation."""
     exposed_seconds: float
     """Tensor parallel's, which cannot."""
 
     @property
     def seconds(self) -> float:
-        """Of a step."""
+        """The seconds of a step."""
         return max(self.compute_seconds, self.communication_seconds) + self.exposed_seconds
 
 
@@ -87,10 +88,10 @@ def candidate(
 
 
 def fastest(candidates: Sequence[LayoutCandidate]) -> LayoutCandidate | None:
-    """Of those that fit: first those without tensor parallel, since utilisations are measured
-    without it and what its smaller products lose is not known; then the least time. Equal times:
-    the fewest tensor-parallel ranks, the largest micro-batches (kernels like them), the least
-    memory."""
+    """The fastest of the layouts that fit. Layouts without tensor parallel come first, since
+    utilisations are measured without it and what its smaller products lose is not known; then the
+    least time counts. Equal times: the fewest tensor-parallel ranks, the largest micro-batches
+    (kernels are faster with them), the least memory."""
     return min(
         (candidate for candidate in candidates if candidate.fits),
         key=lambda candidate: (
@@ -107,9 +108,10 @@ def fastest(candidates: Sequence[LayoutCandidate]) -> LayoutCandidate | None:
 def _exchange_seconds(
     model: ModelConfig, train: TrainConfig, layout: RankLayout, kind: Accelerator
 ) -> float:
-    """Of weights and gradients in a step. A ring sends nearly as many bytes as the whole tensor
-    has. FSDP gathers the weights for the forward and for the backward pass of each micro-batch and
-    reduces the gradients once; replicas then all-reduce what each rank holds."""
+    """The seconds that exchanging weights and gradients takes in a step. A ring sends nearly as
+    many bytes as the whole tensor has. FSDP gathers the weights for the forward and for the
+    backward pass of each micro-batch and reduces the gradients once; replicas then all-reduce what
+    each rank holds."""
     numbers = inventory(tensor_share(model, layout.tensor)).total
     between_replicas = 2 * FP32 * numbers / layout.shard if layout.replicas > 1 else 0.0
     seconds = between_replicas / kind.bandwidth(layout.ranks)
@@ -122,9 +124,9 @@ def _exchange_seconds(
 def _tensor_seconds(
     model: ModelConfig, train: TrainConfig, layout: RankLayout, kind: Accelerator, length: int
 ) -> float:
-    """Of tensor parallel in a step: the stream is summed over the group once for each sublayer in
-    the forward pass, and once in the backward pass; a ring sends it twice for each sum. Recompute
-    repeats those of the forward pass."""
+    """The seconds that tensor parallel communicates in a step: it sums the stream over the group
+    once for each sublayer in the forward pass, and once in the backward pass; a ring sends it twice
+    for each sum. Recompute repeats the sums of the forward pass."""
     if layout.tensor == 1:
         return 0.0
     tokens = layout.rows * layout.micro_batches * length

@@ -67,7 +67,7 @@ class Moment:
 
     @property
     def total(self) -> float:
-        """Of the three kinds."""
+        """The sum of the three kinds."""
         return self.gradients + self.activations + self.communication
 
 
@@ -86,7 +86,7 @@ class RankMemory:
 
     @property
     def moments(self) -> tuple[Moment, Moment, Moment]:
-        """In the order in which they come."""
+        """The moments in the order in which they come."""
         return self.at_loss, self.in_layers, self.at_end
 
     @property
@@ -98,12 +98,10 @@ class RankMemory:
 def rank_memory(
     model: ModelConfig, train: TrainConfig, layout: RankLayout, *, length: int
 ) -> RankMemory:
-    """Of the first rank, which has the largest share. Weights, gradients and optimizer are fp32.
-    A tensor-parallel rank is a rank of the smaller model that it computes.
-
-    With several micro-batches the gradients of the earlier ones are there from the start, and with
-    FSDP they are whole on every rank until the last one exchanges them.
-    """
+    """The memory of the first rank, which has the largest share. Weights, gradients and optimizer
+    are fp32. A tensor-parallel rank is a rank of the smaller model that it computes. With several
+    micro-batches the gradients of the earlier ones are there from the start, and with FSDP they are
+    whole on every rank until the last one exchanges them."""
     model = tensor_share(model, layout.tensor)
     tensors = inventory(model)
     whole = FP32 * tensors.total
@@ -144,7 +142,7 @@ def rank_memory(
 
 
 def bytes_computed_in(train: TrainConfig) -> int:
-    """Of a number in the gathered weights."""
+    """The bytes of a number in the gathered weights."""
     return HALF[train.precision].itemsize if train.precision in HALF else FP32
 
 

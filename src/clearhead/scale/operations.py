@@ -27,7 +27,7 @@ class Inventory:
 
     @property
     def shapes(self) -> list[Shape]:
-        """Of every parameter of the model."""
+        """The shape of every parameter of the model."""
         return [*self.root, *(shape for layer, times in self.layers for shape in layer * times)]
 
     @property
@@ -48,7 +48,8 @@ class Inventory:
 
 @cache
 def inventory(config: ModelConfig) -> Inventory:
-    """From the model with one layer in each stack, on the meta device."""
+    """The shapes of all parameters, read from the model with one layer in each stack, on the meta
+    device."""
     model = build_model(with_layers(config, 1), device="meta")
     layers = layers_of(model)
     in_layers = {id(p) for layer in layers for p in layer.parameters()}
@@ -97,15 +98,16 @@ def share(shapes: Iterable[Shape], ranks: int) -> int:
 
 
 def flops_per_token(config: ModelConfig, length: int, convention: Convention) -> float:
-    """Of training: forward once, backward twice, 2 for each multiply-add. The conventions differ,
-    and a utilisation means something only together with its own:
+    """The operations of training on one token: forward once, backward twice, 2 for each
+    multiply-add. The conventions differ, and a utilisation means something only together with its
+    own:
 
     - `parameters`: 6·N, what "6ND" is;
     - `full`: and attention over all pairs of positions, 12·layers·width·length (PaLM, llm-foundry);
     - `causal`: and only the pairs that a causal mask leaves, half of that;
     - `without-embeddings`: `full` less the tables that are only looked up (torchtitan).
 
-    Of an encoder-decoder, a token is one of the target with one of the source.
+    For an encoder-decoder, a token is one of the target with one of the source.
     """
     parameters = inventory(config).total
     stacks = config.n_layers

@@ -24,7 +24,7 @@ WITHOUT_RECIPE = TrainConfig(precision="bf16", loss_chunk=1024)
 """How a model alone is planned, unless other settings are given."""
 
 VOCABULARY = 256
-"""Of a recipe that does not name its size."""
+"""The vocabulary of a recipe that does not name its size."""
 MOST = {"gpus": 10**7, "length": 10**9, "batch_tokens": 10**10}
 """Far beyond what anybody has trained with."""
 

@@ -39,4 +39,4 @@ class PlannedRun:
     least: LayoutCandidate
     """The layout that needs the least memory, whether it fits or not."""
     figures: dict[str, Figure]
-    """By name, in the order of a report."""
+    """The figures by name, in the order of a report."""

@@ -47,17 +47,18 @@ class PublishedFamily:
         return middle([run.utilisation for run in self.runs if run.fitted])
 
     def error(self, run: PublishedRun) -> float:
-        """Of the time that the family's utilisation predicts, relative to the published one."""
+        """The error of the predicted time, relative to the published one; the family's utilisation
+        predicts it."""
         return run.utilisation / self.utilisation - 1
 
 
 def middle(utilisations: list[float]) -> float:
-    """Between the lowest and the highest."""
+    """The middle between the lowest and the highest."""
     return (min(utilisations) + max(utilisations)) / 2
 
 
 def published_names() -> list[str]:
-    """Of all families."""
+    """The published models of all families."""
     return [name for name in _tables() if name != "shapes"]
 
 

@@ -10,7 +10,7 @@ KINDS = {400: "invalid_request_error", 401: "authentication_error", 404: "not_fo
 
 
 def answer_json(content: Any, status: int = 200) -> Response:
-    """As UTF-8: Chinese takes half the bytes of its escapes."""
+    """An answer in JSON as UTF-8: Chinese takes half the bytes of its escapes."""
     body = json.dumps(content, ensure_ascii=False, separators=(",", ":"))
     return Response(body.encode(), status, media_type="application/json")
 

@@ -27,7 +27,8 @@ Translate = Callable[[Sequence[EncodedSource], int], Sequence[Any]]
 a thread. What it gives has `outputs`, the generated tokens."""
 N_QUEUES = 2
 FIRST_TOKENS = 64
-"""Of a long request in its first batch; how long it takes says how many the next ones have."""
+"""The tokens of a long request in its first batch; how long it takes decides how many the next
+batches have."""
 MOST_GROWTH = 4
 
 
@@ -39,7 +40,7 @@ class BatchJob:
         self.n_best = n_best
         self.waiting = deque(range(len(sources)))
         self.n_tokens = sum(len(source.tokens) for source in sources)
-        """Of the sentences that wait."""
+        """The tokens of the sentences that wait."""
         self.most_tokens = FIRST_TOKENS
         """That it may have in a batch, if it is a long one."""
         self.found: list[Any] = [None] * len(sources)

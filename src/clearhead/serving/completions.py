@@ -268,7 +268,7 @@ class CompletionStream(StreamingResponse):
 
 
 def _decode(run: RunningCompletion, send: Any) -> None:
-    """In a thread: every piece, then None; an error as itself."""
+    """Decodes in a thread: puts every piece, then None; an error as itself."""
     end = time.monotonic() + run.home.limits.seconds
     asked = run.asked
     try:

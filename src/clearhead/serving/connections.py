@@ -35,7 +35,7 @@ class ConnectionLimits(NamedTuple):
     most: int
     most_of_an_address: int
     seconds: float
-    """For a client to send a request, to read its answer, and to ask again."""
+    """The seconds that a client has to send a request, to read its answer, and to ask again."""
 
 
 class OpenConnections:
@@ -46,7 +46,7 @@ class OpenConnections:
         self.addresses: dict[BoundedConnection, str] = {}
         self.n_of_address: Counter[str] = Counter()
         self.waiting: dict[str, dict[BoundedConnection, None]] = {}
-        """By address; the one that has waited longest is the first."""
+        """The waiting connections by address; the one that has waited longest is the first."""
         self.refused: set[BoundedConnection] = set()
 
     def enter(self, connection: "BoundedConnection", address: str) -> bool:
@@ -84,12 +84,12 @@ class OpenConnections:
                 del self.n_of_address[address]
 
     def waits(self, connection: "BoundedConnection") -> None:
-        """For its client."""
+        """Notes that a connection waits for its client."""
         if connection in self.addresses:
             self.waiting.setdefault(self.addresses[connection], {}).setdefault(connection)
 
     def works(self, connection: "BoundedConnection") -> None:
-        """On the answer to its client."""
+        """Notes that a connection works on the answer to its client."""
         address = self.addresses.get(connection, "")
         others = self.waiting.get(address, {})
         others.pop(connection, None)
@@ -108,7 +108,7 @@ class BoundedConnection(HttpToolsProtocol):
     def connection_made(self, transport: asyncio.Transport) -> None:  # pyright: ignore
         """A client has connected, and has so long to say what it wants."""
         self._reading: Literal["nothing", "head", "body"] = "nothing"
-        """Of the last request that has begun."""
+        """What is being read of the last request that has begun."""
         self._has_begun = False
         """Whether a byte of the request has come that is waited for."""
         self._n_head = 0

@@ -43,7 +43,7 @@ def pair_in_name(name: str) -> LanguagePair | None:
 
 
 def language_name(code: str) -> str:
-    """In English; the code itself, if it is not in the table."""
+    """The name of a language in English; the code itself, if it is not in the table."""
     return NAMES.get(code, code)
 
 
@@ -64,7 +64,7 @@ def find_language(code: str, known: Collection[str]) -> str | None:
 
 
 def _base(code: str) -> str:
-    """As the detector writes a language."""
+    """The code that the detector gives to a language."""
     first = code.split("-")[0].lower()
     return {"nb": "no", "nn": "no"}.get(first, first)
 
@@ -77,7 +77,7 @@ class Detector:
         self._identifier = _identifier()
 
     def unknown(self, codes: Collection[str]) -> list[str]:
-        """Those that it never finds."""
+        """The languages that it never finds."""
         return [code for code in codes if _base(code) not in self._identifier.labels]
 
     def ranked(self, text: str, among: Collection[str] = ()) -> list[tuple[str, float]]:

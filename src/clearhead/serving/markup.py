@@ -42,8 +42,8 @@ _LONG_NUMBER = re.compile("&#(?=[0-9]{8})")
 
 
 def unescape(text: str) -> str:
-    """As `html.unescape`, which fails at numbers of thousands of digits. No character has a number
-    of more than 7."""
+    """Does what `html.unescape` does, which fails at numbers of thousands of digits. No character
+    has a number of more than 7."""
     return unescape_short(
         _NUMBER.sub(lambda found: f"&#{found[1]};" if len(found[1]) < 8 else "\ufffd", text)
     )
@@ -61,7 +61,7 @@ class HtmlPiece(NamedTuple):
 
     @property
     def text(self) -> str:
-        """As a browser shows it."""
+        """The text as a browser shows it."""
         return _on_one_line(unescape(self.raw))
 
 
@@ -179,7 +179,7 @@ class Stretch:
         return "".join([*parts, escape(whole[end:], quote=False)])
 
     def _tags(self) -> tuple[list[str], list[str]]:
-        """For each text, the tags that open just before it, and those that close behind it."""
+        """The tags that open just before each text, and those that close after it."""
         n_texts = len(self.texts)
         before, behind = [""] * n_texts, [""] * n_texts
         number = 0
@@ -231,7 +231,7 @@ class HtmlText(HTMLParser):
         return self.still_wanted({})
 
     def still_wanted(self, known: Mapping[str, str]) -> list[str]:
-        """Those of the stretches whose tags no known translation has kept."""
+        """The texts of the stretches whose tags no known translation has kept."""
         waiting = [part for part in self._stretches if part.by_tags(known) is None]
         texts = [text for part in waiting for text in part.wanted()]
         return [text for text in dict.fromkeys(texts) if text.strip()]
@@ -293,7 +293,7 @@ class HtmlText(HTMLParser):
         self._from_here(self._markup if self._untranslated else self._text)
 
     def parse_html_declaration(self, i: int) -> int:
-        """Of what the parser does not know, such as `<![x[`, a comment."""
+        """Reads what the parser does not know, such as `<![x[`, as a comment."""
         try:
             return super().parse_html_declaration(i)
         except AssertionError:
@@ -349,7 +349,8 @@ class _OrItself(dict[str, str]):
 
 
 _LETTER = rf"[^\W_{UNSPACED}]"
-"""Of a script with blanks between its words: not Thai, Lao, Burmese, Khmer, kana or Chinese."""
+"""A letter of a script with blanks between its words: not Thai, Lao, Burmese, Khmer, kana or
+Chinese."""
 _JOINS = re.compile(rf"{_LETTER}[.,'’]?\|[.,'’]?{_LETTER}")
 """A place, marked by |, inside a word or a number."""
 

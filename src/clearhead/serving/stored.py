@@ -71,7 +71,7 @@ class StoredFiles:
         return None
 
     def _files(self) -> list[StoredFile]:
-        """Those that are not too old; the others are removed."""
+        """The files that are not too old; the others are removed."""
         kept: list[StoredFile] = []
         for path in self.folder.glob("*.txt"):
             with suppress(FileNotFoundError):

@@ -84,7 +84,7 @@ def run_worker(plan: ServerPlan, listening: socket.socket) -> None:
 
 
 def _affordable(n_connections: int) -> int:
-    """As many of them as this process may open. Each is a file."""
+    """The number of connections that this process may open. Each is a file."""
     try:
         import resource
     except ImportError:  # Windows

@@ -95,7 +95,7 @@ class Decoder(Stack):
         cache: Cache | None = None,
         recorder: Recorder | None = None,
     ) -> Stream:
-        """With a cache, x is only the new tokens, and the cache already counts them."""
+        """If there is a cache, x is only the new tokens, and the cache already counts them."""
         if cache is None:
             allowed = masks.both(masks.real_keys(real), documents)
             real_source = None if memory is None else memory.real

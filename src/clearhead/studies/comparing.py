@@ -9,8 +9,8 @@ from clearhead.studies.statistics import Estimate, Measurements, difference, est
 from clearhead.studies.study_file import Arm, StudyPlan, higher_is_better
 
 UNEQUAL = {"parameters": 0.01, "tokens": 0.001, "core_seconds": 0.1}
-"""By how much an arm may differ from the baseline before the table says so, as a share. Processor
-time varies by itself: it counts if it differs so much with every seed, at the same commit."""
+"""How much an arm may differ from the baseline before the table says so, as a share. Processor time
+varies by itself: it counts if it differs so much with every seed, at the same commit."""
 
 
 class ArmResult(NamedTuple):
@@ -18,16 +18,16 @@ class ArmResult(NamedTuple):
 
     name: str
     lr: float | None
-    """That a sweep has chosen."""
+    """The learning rate that a sweep has chosen."""
     n_seeds: int
     n_failed: int
     """Runs whose loss was not finite; they have no values."""
     figures: dict[str, Estimate]
-    """By column."""
+    """The figures by column."""
     values: dict[str, list[float]]
-    """By column: of each seed."""
+    """The value of each seed, by column."""
     differences: dict[str, Estimate]
-    """From the baseline, by column."""
+    """The differences from the baseline, by column."""
     costs: dict[str, float]
     """Means over seeds: parameters, tokens, core_seconds."""
     unequal: dict[str, float]

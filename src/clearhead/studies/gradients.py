@@ -12,12 +12,13 @@ from clearhead.training.distributed import layers_of, objective_of
 from clearhead.training.loss import count_targets
 
 NormsByStack = dict[str, list[float]]
-"""By the name of a stack: the norm of the gradient of each of its layers, the lowest first."""
+"""The gradient norms of each layer of a stack, the lowest layer first, by the name of the stack."""
 
 
 def gradient_norms(objective: nn.Module, batch: Batch) -> NormsByStack:
-    """Of the batch's mean loss, without dropout and before any clipping. The objective is in fp64
-    afterwards: without residual connections a gradient can be smaller than fp32 holds."""
+    """The gradient norms of the batch's mean loss, without dropout and before any clipping. The
+    objective is in fp64 afterwards: without residual connections a gradient can be smaller than
+    fp32 holds."""
     inner = objective_of(objective).double().eval()
     inner.zero_grad()
     (inner(batch) / count_targets(batch, inner.model)).backward()
@@ -32,7 +33,8 @@ def gradient_norms(objective: nn.Module, batch: Batch) -> NormsByStack:
 
 
 def _norm(gradients: Sequence[Tensor]) -> float:
-    """Of all of them together. They are scaled first: squares would vanish even in fp64."""
+    """The norm of all gradients together. They are scaled first: squares would vanish even in
+    fp64."""
     largest = max(float(gradient.abs().max()) for gradient in gradients)
     if not largest:
         return 0.0

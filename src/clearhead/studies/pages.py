@@ -100,7 +100,7 @@ def _table(result: StudyResult, column: str, language: str) -> list[str]:
 
 
 def _norms(result: StudyResult, language: str) -> list[str]:
-    """Of each layer, the geometric mean over the seeds."""
+    """For each layer, the geometric mean of its norms over the seeds."""
     say, plan = words(language), result.plan
     rows = [[say["arm"], say["stack"], *(say[when] for when in GRADIENTS)], ["---"] * 4]
     for arm in result.arms:
@@ -250,6 +250,6 @@ def _missing(result: StudyResult) -> list[str]:
 
 
 def _core_minutes(result: StudyResult) -> float:
-    """Of a run, on average."""
+    """The mean core-minutes of a run."""
     known = [line["core_seconds"] for line in result.lines if line.get("core_seconds")]
     return sum(known) / len(known) / 60 if known else 0.0

@@ -16,11 +16,12 @@ from clearhead.studies.study_file import GRADIENTS, StudyPlan, is_possible
 
 RESULTS = "results.jsonl"
 LARGEST = 1e50
-"""Of a figure: intervals need its fourth power."""
+"""The largest figure that is allowed: intervals need its fourth power."""
 ROUNDED = 1e-9
-"""By this share a figure may be above its highest value: sacrebleu gives 100.00000000000004."""
+"""The share by which a figure may be above its highest value: sacrebleu gives
+100.00000000000004."""
 MOST_LINES = 10**9
-"""Of a test set."""
+"""The most lines of a test set."""
 ResultLine = dict[str, Any]
 """arm, lr, seed, steps, fingerprint: which run. budget, beam, tests (files by name): what values
 depend on besides. values, left_out, n_lines: by column. valid_loss, parameters, tokens,
@@ -88,7 +89,7 @@ def _are_norms(numbers: Any) -> bool:
 
 
 def _are_gradients(value: Any) -> bool:
-    """By when they were measured and by stack, as many norms both times."""
+    """Whether these are norms by time and by stack, as many both times."""
     if not _holds(_holds(_are_norms))(value) or value.keys() != set(GRADIENTS):
         return False
     first, last = (

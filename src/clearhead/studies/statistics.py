@@ -37,10 +37,11 @@ POWER = 0.8
 """Probability with which a difference of the stated size is shown."""
 N_BLOCKS = 20
 COVERAGE = {3: (0.895, 0.9575), 5: (0.9145, 0.9615), 10: (0.9365, 0.956)}
-"""By the number of seeds: how often intervals over seeds and sentences contain the true value in
-`benchmarks/results/intervals.json`, in the worst and the best of its cases."""
+"""How often intervals over seeds and sentences contain the true value in
+`benchmarks/results/intervals.json`, in the worst and the best of its cases, by the number of
+seeds."""
 N_POINTS = 400
-"""Of a distribution that is summed over."""
+"""The points at which a distribution is summed."""
 
 
 class Measurements(NamedTuple):
@@ -50,7 +51,7 @@ class Measurements(NamedTuple):
     values: Sequence[float]
     left_out: Sequence[Sequence[float]] | None = None
     n_lines: int | None = None
-    """Of a share: the number of lines that it is a share of."""
+    """For a share: the number of lines that it is a share of."""
 
 
 class Estimate(NamedTuple):
@@ -64,7 +65,7 @@ class Estimate(NamedTuple):
     """The standard error, and the degrees of freedom that it is known with."""
     n_seeds: int = 0
     n_lines: int | None = None
-    """Of a share: the number of lines that it is a share of."""
+    """For a share: the number of lines that it is a share of."""
 
     @property
     def detectable(self) -> float | None:

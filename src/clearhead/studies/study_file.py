@@ -35,7 +35,8 @@ MEASURES: dict[Task, tuple[str, ...]] = {
     "masked-lm": ("loss", "perplexity"),
     "classification": ("accuracy",),
 }
-"""By task; those of models that do not translate as `evaluate` names them."""
+"""The measures by task; those of models that do not translate have the names that `evaluate`
+uses."""
 ByLanguage = dict[str, str]
 """A text for each of LANGUAGES."""
 BudgetKind = Literal["steps", "tokens", "core_minutes"]
@@ -49,9 +50,9 @@ class Arm:
     title: ByLanguage
     recipe: Recipe
     parts: Mapping[str, str]
-    """By role: FILE.py:NAME, with the whole path of the file."""
+    """The name of each part by role: FILE.py:NAME, with the whole path of the file."""
     lr: float | None = None
-    """Of a sweep, this arm's learning rate."""
+    """In a sweep, the learning rate of this arm."""
 
     @property
     def key(self) -> str:
@@ -65,8 +66,9 @@ class Arm:
         return with_values(replace(self.recipe, name=f"{self.key}-{seed}"), changes)
 
     def fingerprint(self, recipe: Recipe) -> str:
-        """Changes with every value that is not its key's default: a key that clearhead gets later
-        makes no result old. (A default that is changed is seen by the version in each line.)"""
+        """A hash of every value that differs from its default, so that keys added to clearhead
+        later do not invalidate results. (A default that is changed is seen by the version in each
+        line.)"""
         digest = hashlib.sha256()
         for section in SECTIONS:
             values = getattr(recipe, section)
@@ -104,7 +106,7 @@ class StudyPlan:
     title: ByLanguage
     question: ByLanguage
     arms: tuple[Arm, ...]
-    """With a sweep, each arm once for each learning rate."""
+    """The arms of the study; in a sweep, each arm once for each learning rate."""
     baseline: str
     seeds: tuple[int, ...]
     budget: BudgetKind
@@ -115,7 +117,7 @@ class StudyPlan:
 
     @property
     def names(self) -> list[str]:
-        """Of the arms, each once, the baseline first."""
+        """The name of each arm once, the baseline first."""
         arm_names = list(dict.fromkeys(arm.name for arm in self.arms))
         return [self.baseline, *(name for name in arm_names if name != self.baseline)]
 

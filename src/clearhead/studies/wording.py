@@ -54,7 +54,7 @@ def difference_of(arm: ArmResult, column: str) -> str:
 
 
 def finding_of(arm: ArmResult, column: str, language: str) -> str:
-    """In words: better, worse, or what would have been shown."""
+    """The finding in words: better, worse, or what would have been shown."""
     say, verdict = words(language), arm.verdict(column)
     sentences: list[str] = []
     if verdict == "none":

@@ -90,7 +90,7 @@ def _failure(job: StudyJob, code: int) -> str:
 
 
 def end_with_parent() -> None:
-    """For a worker, in a thread: ends this process when standard input closes."""
+    """Ends this process when standard input closes; for a worker, in a thread."""
     # Not by sys.stdin, whose lock this thread would hold when the interpreter ends.
     while os.read(sys.stdin.fileno(), 1):
         pass

@@ -35,7 +35,7 @@ from clearhead.text.patterns import parse
 MAX_PATHS = 60
 MAX_PROGRAM = 3000
 MAX_WORK = 100_000
-"""Of the proof; patterns in use need a quarter."""
+"""The most work of the proof; patterns in use need a quarter of it."""
 MAX_QUESTIONS = 300_000
 """Whether a character is in a set; patterns in use need a sixth."""
 MAX_WASTE = 2000
@@ -58,7 +58,7 @@ class Instruction(NamedTuple):
     """"character", "next" (a look at it), "edge", "split" (both ways, the first one first), "jump",
     "match"."""
     which: int = 0
-    """Of the tests or edges, or where to go."""
+    """The number of the test or edge, or where to go."""
     other: int = 0
     """The second way, or whether an edge is negative."""
 
@@ -251,8 +251,8 @@ class PatternProgram:
 
 
 def _characters(parsed: Parsed) -> Iterator[Character]:
-    """At least one of each kind that a set of the pattern tells from the others. Between two
-    borders, every category is taken for possible: Unicode grows."""
+    """Characters that include at least one of each kind that a set of the pattern tells from the
+    others. Between two borders, every category is taken for possible: Unicode grows."""
     borders = sorted({*parsed.borders, *range(EXACT + 1)})
     free = sorted(parsed.properties)
     having = [
@@ -267,7 +267,7 @@ def _characters(parsed: Parsed) -> Iterator[Character]:
 
 
 def _explore(program: PatternProgram) -> dict[Paths, list[Move]]:
-    """From each situation that some text leads to, the moves to the next ones."""
+    """The moves from each situation that some text leads to."""
     symbols, moves = program.symbols(), dict[Paths, list[Move]]()
     waiting, work = [START], 0
     while waiting:
@@ -304,7 +304,7 @@ Ways = dict[Paths, set[Paths]]
 def _ways(
     moves: dict[Paths, list[Move]], characters: Collection[tuple[bool, ...]] | None = None
 ) -> Ways:
-    """By any move, or by those over some characters only."""
+    """The ways by any move, or by those over some characters only."""
     return {
         at: {
             move.to
@@ -352,7 +352,7 @@ def _from_dead_ends(ways: Ways) -> list[Paths]:
 
 
 def _most_work(moves: dict[Paths, list[Move]]) -> int:
-    """On any way through situations without loops."""
+    """The most work on any way through situations without loops."""
     most: dict[Paths, int] = {}
     for at in _from_dead_ends(_ways(moves)):
         most[at] = max((move.work + most.get(move.to, 0) for move in moves[at]), default=0)

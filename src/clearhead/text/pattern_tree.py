@@ -14,9 +14,9 @@ class Character(NamedTuple):
 
     code: int
     category: str
-    """Of Unicode, such as Lu."""
+    """The category in Unicode, such as Lu."""
     properties: frozenset[str]
-    """Of those whose members we do not know: the ones that this character has."""
+    """The properties whose members we do not know and that this character has."""
 
 
 Test = Callable[[Character], bool]
@@ -30,7 +30,7 @@ class OneCharacter:
     """The same for the same test."""
     test: Test
     n_bytes: int = 1
-    """At least, in UTF-8."""
+    """The fewest bytes that it takes in UTF-8."""
     folded: bool = False
     """A letter whose case is ignored."""
 
@@ -86,7 +86,7 @@ class Parsed(NamedTuple):
 
 
 def least_bytes(node: Node) -> int:
-    """Of the shortest text that the node matches."""
+    """The bytes of the shortest text that the node matches."""
     match node:
         case OneCharacter():
             return node.n_bytes
@@ -101,7 +101,7 @@ def least_bytes(node: Node) -> int:
 
 
 def most_characters(node: Node) -> int | None:
-    """Of the longest text that the node matches; None: there is no limit."""
+    """The characters of the longest text that the node matches; None: there is no limit."""
     match node:
         case OneCharacter():
             return 1

@@ -24,9 +24,9 @@ from clearhead.text.pattern_tree import (
 MAX_PATTERN = 2000
 """Characters of a pattern; the longest in use have 600."""
 MAX_DEPTH = 50
-"""Of brackets in brackets."""
+"""The deepest nesting of brackets."""
 MAX_COUNT = 1000
-"""In braces, as in a{2,1000}."""
+"""The largest count in braces, as in a{2,1000}."""
 BLANKS = frozenset("\t\n\v\f\r \x85\xa0\u1680\u2028\u2029\u202f\u205f\u3000") | frozenset(
     map(chr, range(0x2000, 0x200B))
 )
@@ -199,7 +199,7 @@ class _Parser:
         return lambda character: low <= character.code <= high
 
     def class_escape(self) -> Test | None:
-        """Behind a backslash: \\s, \\p{L} and the like; None: something else is there."""
+        """Reads what follows a backslash: \s, \p{L} and the like; None: something else is there."""
         if named := self.taken(r"([pP])\{(\^?)([A-Za-z_ ]{1,40})\}"):
             test = self.has_property(named[3])
             return _not(test) if (named[1] == "P") != bool(named[2]) else test
@@ -248,7 +248,7 @@ class _Parser:
         return letter
 
     def members(self, *, folded: bool) -> Test:
-        """Of a class in square brackets, whose opening one is behind us."""
+        """The members of a class in square brackets; its opening bracket has been read."""
         self.deeper()
         negative = self.skip("^")
         sides: list[list[Test]] = [[]]

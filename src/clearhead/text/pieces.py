@@ -53,7 +53,7 @@ def text_with_numbers(tokenizer: Tokenizer, ids: Sequence[int]) -> str:
 
 
 def tokens_with(tokenizer: Tokenizer, characters: Iterable[str]) -> dict[str, frozenset[int]]:
-    """For each of these ASCII characters, the tokens whose text has it."""
+    """The tokens whose text has each of these ASCII characters."""
     table = tokenizer.token_bytes
     if table is None:
         vocabulary = tokenizer.library.get_vocab(with_added_tokens=True)

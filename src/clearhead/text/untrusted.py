@@ -58,7 +58,7 @@ with too many such characters in a row is refused."""
 
 
 def check_sizes(text: str) -> None:
-    """Of the content of a `tokenizer.json`, before the library compiles it."""
+    """Checks the content of a `tokenizer.json`, before the library compiles it."""
     content = json.loads(text, object_pairs_hook=_without_repeats)
     if trusts_tokenizers() or not isinstance(content, dict):
         return  # the library says what is wrong

@@ -19,7 +19,7 @@ def copy_weights(module: nn.Module) -> NamedWeights:
 
 
 def _copy_buffers(module: nn.Module) -> NamedWeights:
-    """Of the buffers that a checkpoint holds: a part of the user's own may have some."""
+    """Copies the buffers that a checkpoint holds: a part of the user's own may have some."""
     kept = module.state_dict().keys()
     return {name: buffer.clone() for name, buffer in module.named_buffers() if name in kept}
 

@@ -183,7 +183,7 @@ class Checkpoints:
                 shutil.rmtree(gone, ignore_errors=True)
 
     def best(self, best_step: int | None, steps: list[int]) -> int | None:
-        """Of the steps that have a checkpoint, the best; if that of `best_step` could not be
+        """The best of the steps that have a checkpoint; if that of `best_step` could not be
         written, the newest before it that was the best of its time."""
         if best_step is None or best_step in steps:
             return best_step

@@ -15,9 +15,9 @@ RECENT = 50  # steps over which rates are taken
 
 
 def step_flops(model: ModelConfig, rows: int, source: int, target: int) -> float:
-    """Of the matrix products of one step: 2 for each multiply-add, forward once and backward twice.
-    `target` is the length of the only sequence where there is no source. Attention is counted
-    whole, as it is computed, though half of it is masked."""
+    """The operations of the matrix products of one step: 2 for each multiply-add, forward once and
+    backward twice. `target` is the length of the only sequence where there is no source. Attention
+    is counted whole, as it is computed, though half of it is masked."""
     width, heads = model.d_model, model.n_heads * model.head_width
     keys = model.kv_heads * model.head_width
     gates = 3 if model.feed_forward in ("swiglu", "geglu") else 2

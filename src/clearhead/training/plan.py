@@ -32,7 +32,7 @@ class TrainingPlan:
     parameters: int
     without_embeddings: int
     bytes_of: dict[str, int]
-    """Of weights, gradients and optimizer, on this rank."""
+    """The bytes of weights, gradients and optimizer, on this rank."""
     peak_bytes: int
     """The most that this process has held while it took the steps."""
     targets_per_step: float
@@ -41,9 +41,10 @@ class TrainingPlan:
     utilisation: float
     steps: int
     learning_rates: dict[int, float]
-    """By step: of all steps, or of some at equal distances."""
+    """The learning rates by step: of all steps, or of some at equal distances."""
     threads: ThreadChoice | None = None
-    """With how many threads the steps were timed, and why; None: as many as torch takes."""
+    """The number of threads with which the steps were timed, and why; None: as many as torch
+    takes."""
 
     @property
     def hours(self) -> float:

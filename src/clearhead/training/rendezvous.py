@@ -10,7 +10,7 @@ import torch.distributed as dist
 from clearhead.errors import ClearheadError
 
 BACKENDS = {"cpu": "gloo", "cuda": "cpu:gloo,cuda:nccl", "xpu": "cpu:gloo,xpu:xccl"}
-"""By kind of device: what several ranks exchange tensors with."""
+"""The backend that several ranks exchange tensors with, by kind of device."""
 
 
 def device_of(local_rank: int, kind: str) -> torch.device:

@@ -103,8 +103,8 @@ class RunFiles:
         self.metrics.sync()
 
     def metrics_sha256(self) -> str:
-        """Of every line of the metrics so far. A checkpoint keeps it, so that lines which are lost
-        or changed later are noticed."""
+        """A hash of every line of the metrics so far. A checkpoint keeps it, so that lines which
+        are lost or changed later are noticed."""
         return self._sha256.hexdigest()
 
     def close(self) -> None:

@@ -60,7 +60,7 @@ class Run:
     state: TrainState
     ema: NamedWeights | None
     metrics_sha256: Callable[[], str | None] = lambda: None
-    """Of the lines of metrics.jsonl so far; None: this process writes no metrics."""
+    """Hashes the lines of metrics.jsonl so far; None: this process writes no metrics."""
     claimed_sha256: str | None = None
     """The same, as the checkpoint has it from which this run resumes; older ones have none."""
 

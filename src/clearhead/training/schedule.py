@@ -6,8 +6,8 @@ from clearhead.config.train import TrainConfig
 
 
 def learning_rate(step: int, config: TrainConfig, d_model: int) -> float:
-    """Of update number `step`, counted from 1. All schedules rise in a straight line for
-    `warmup_steps` first; the paper's (section 5.3) is noam."""
+    """The learning rate of update number `step`, counted from 1. All schedules rise in a straight
+    line for `warmup_steps` first; the paper's (section 5.3) is noam."""
     warmup = config.warmup_steps
     match config.schedule:
         case "noam":

@@ -53,15 +53,15 @@ class MeasuredText:
     """What is known of the text once a sample of it has been prepared."""
 
     template: Recipe
-    """That it was measured for."""
+    """The template that the text was measured for."""
     survey: Survey
     corpus: Corpus
     vocab_size: int
     tokens: int
-    """To be guessed in one pass: of the target, if there is one; of a classifier, the labels; those
-    that are masked, if some are."""
+    """The tokens to be guessed in one pass: those of the target, if there is one; a classifier's
+    labels; the masked tokens, if some are masked."""
     read: int
-    """Of the larger side."""
+    """The tokens of the larger side."""
     longest: int
     """Tokens of the longest side of a document."""
     too_long: float
@@ -91,7 +91,7 @@ class Sized:
     """The chosen values, and what they were chosen for."""
 
     values: dict[str, Any]
-    """By the recipe's dotted keys."""
+    """The values by the recipe's dotted keys."""
     text: MeasuredText
     chosen: SizeCandidate
     fits: Size
@@ -132,7 +132,7 @@ def size_recipe(
 
 
 def _own_size(template: Recipe) -> Size:
-    """Of the model that training starts from."""
+    """The size of the model that training starts from."""
     model = template.model
     assert model is not None
     shape = (model.d_model, model.n_layers, model.n_heads, model.d_ff)

@@ -24,7 +24,7 @@ from clearhead.training.loop import take_next_step
 from clearhead.training.run import Run, open_trial
 
 THREADS = "threads.json"
-"""In a run's folder: the number of threads, and what led to it."""
+"""A file in a run's folder: the number of threads, and what led to it."""
 TRIED_FOR = 1.0  # seconds with each number of threads
 NEARLY = 1.1  # times as long as the fastest: as good, with fewer threads
 MOST = 4096  # threads; a folder that names more is damaged
@@ -71,10 +71,11 @@ def candidates(most: int) -> list[int]:
 def choose_threads(
     recipe: Recipe, corpus: Corpus, ranks: Ranks, own_parts: OwnParts = NONE
 ) -> ThreadChoice:
-    """By timing steps of a trial run, which are discarded. Fewer threads are tried as long as they
-    are no slower: on an idle machine of many cores, one thread could take minutes for a step.
-    Nothing is timed where there is no choice, where an accelerator computes, where each number of
-    threads would compile the layers anew, or where torchrun sets the number of each rank."""
+    """Chooses the number of threads by timing steps of a trial run, which are discarded. Fewer
+    threads are tried as long as they are no slower: on an idle machine of many cores, one thread
+    could take minutes for a step. Nothing is timed where there is no choice, where an accelerator
+    computes, where each number of threads would compile the layers anew, or where torchrun sets the
+    number of each rank."""
     most = torch.get_num_threads()
     if most == 1 or ranks.device.type != "cpu" or ranks.world > 1 or recipe.train.compile:
         return ThreadChoice(threads=most)

@@ -14,7 +14,7 @@ MAX_BYTES = 4 * 2**20
 
 
 def card_of(model_folder: Path, certificate: Certificate) -> dict[str, Any]:
-    """Of a model folder, and of the run around it if there is one."""
+    """The card of a model folder, and of the run around it if there is one."""
     run = model_folder.parent if model_folder.name == "model" else None
     return {
         "about": _text(model_folder, ABOUT),

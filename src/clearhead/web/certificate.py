@@ -58,7 +58,8 @@ def unchecked(model: Model, why: str) -> Certificate:
 
 @torch.no_grad()
 def stage_logits(t: Trace) -> torch.Tensor:
-    """Of tokens, after each stage; of a classifier, of the labels that each vector would give."""
+    """The logits of tokens after each stage; for a classifier, the scores of the labels that each
+    vector would give."""
     model = t.model
     if not isinstance(model, Classifier):
         return logit_lens(t).logits[:, 0]

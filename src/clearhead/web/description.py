@@ -143,5 +143,5 @@ def _walk_of(model: Model, lengths: tuple[int, int]) -> tuple[list[dict[str, Any
 
 
 def as_json(value: dict[str, Any]) -> str:
-    """On one line, as small as it can be."""
+    """JSON on one line, as small as it can be."""
     return json.dumps(value, ensure_ascii=False, separators=(",", ":"))

@@ -1,5 +1,5 @@
-"""From a model folder to a folder that any web server can show: the page, the model, and what runs
-it."""
+"""Exports a model folder to a folder that any web server can show: the page, the model, and what
+runs it."""
 
 import shutil
 from importlib.resources import files as package_files

@@ -126,8 +126,8 @@ def _tower_graph(graph: Graph, model: Any, tower: PageTower) -> Graph:
 
 
 def _output_graph(graph: Graph, model: Model) -> Graph:
-    """From rows of any stage of the stream to logits: the last stage's are the model's own, the
-    others are what the logit lens shows."""
+    """The graph from rows of any stage of the stream to logits: the last stage's are the model's
+    own, the others are what the logit lens shows."""
     config = model.config
     rows = graph.input("rows", ("length", config.d_model), of=np.float32)
     size = len(config.labels) or config.output_vocab_size

@@ -27,7 +27,7 @@ class RuntimeFile(NamedTuple):
 
     @property
     def name(self) -> str:
-        """In the folder that is written."""
+        """The name of the file in the exported folder."""
         name = self.path.rsplit("/", 1)[-1]
         return LICENCES[self.package] if name == "LICENSE" else name
 

@@ -34,7 +34,7 @@ class PageTower(NamedTuple):
 
 
 def towers(model: Model) -> list[PageTower]:
-    """In the order in which they run."""
+    """The towers in the order in which they run."""
     names: list[TowerName] = [name for name in ("encoder", "decoder") if hasattr(model, name)]
     return [_tower(model, name, predicts=name == names[-1]) for name in names]
 

@@ -24,11 +24,11 @@ class Exercise:
     topic: str
     functions: tuple[str, ...]
     seconds: int = 30
-    """Of processor time for all its checks, without importing torch."""
+    """Seconds of processor time for all its checks, without importing torch."""
 
     @property
     def name(self) -> str:
-        """As the learner knows it: 03_heads."""
+        """The name that the learner knows: 03_heads."""
         return f"{self.number:02}_{self.topic}"
 
     @property
@@ -56,7 +56,7 @@ class Exercise:
 
     @property
     def probes(self) -> "dict[str, FunctionProbe]":
-        """By function."""
+        """The probes by function."""
         return self._module("checks").PROBES
 
     @property
@@ -71,7 +71,7 @@ class Exercise:
 
     @property
     def mistake_names(self) -> set[str]:
-        """Of the wrong answers that are recognised."""
+        """The names of the wrong answers that are recognised."""
         return set(self.texts("en")["mistakes"])
 
     def mistake_name(self, mistake: str, language: LearnLanguage) -> str:

@@ -35,8 +35,8 @@ class Learning:
     stuck: list[str]
     """Zeros that wait for each other."""
     unused: list[str]
-    """Those without a gradient on any evidence: a batch, a long sequence, many tokens, the model's
-    own weights and training mode."""
+    """The parameters without a gradient on any evidence: a batch, a long sequence, many tokens, the
+    model's own weights and training mode."""
     unused_matter: bool
     """The logits depend on the unused ones."""
     infinite: list[str]

@@ -78,7 +78,7 @@ class Lookers:
     cross: bool
     """Some attention of the target to the padded source."""
     place: str | None
-    """Of the first of them."""
+    """The place of the first of them."""
 
 
 def _origin(patient: Patient, looks: Lookers, side: str) -> str | None:

@@ -25,7 +25,8 @@ class Distances:
 
     place: str
     spread: float
-    """Of the scores, each less its query's score of its own place."""
+    """The spread of the scores, after subtracting from each the score of the query's own
+    position."""
     change: float
     """Largest, between two queries, of the scores at one distance."""
     values_turned: bool
@@ -88,7 +89,7 @@ def _judged(distances: Distances, *, promised: bool) -> Finding | None:
 
 
 def _distances(patient: Patient, inputs: CallInputs, seen: list[Attention]) -> Iterator[Distances]:
-    """Of each attention in which places count at all."""
+    """The distances of each attention in which positions count at all."""
     for index, attention in enumerate(seen):
         if attention.axis != -1 or attention.weights.dim() != 4:
             continue

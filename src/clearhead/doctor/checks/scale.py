@@ -26,7 +26,7 @@ class Scores:
     d_head: int
     scale: float
     spread: float
-    """Of the scores, with the weights that the model has."""
+    """The spread of the scores, with the weights that the model has."""
     widths: list[int]
     """The widths that may be taken for that of a head."""
     of_length_one: bool
@@ -108,8 +108,8 @@ def _slope(one: Attention, other: Attention) -> float | None:
 
 
 def _widths(visits: list[Visit], attention: Attention) -> list[int]:
-    """Of all heads together, and of what the modules around the attention are given, where each
-    head is a module of its own."""
+    """The widths of all heads together, and of what the modules around the attention are given, if
+    each head is a module of its own."""
     assert attention.d_head is not None
     around = [v for v in visits if f"{attention.place}.".startswith(f"{v.path}.")]
     widths = [t.shape[-1] for visit in around for t in visit.given if t.dim() == 3]

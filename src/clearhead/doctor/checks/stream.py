@@ -151,8 +151,9 @@ def _is_normalised(stream: Tensor) -> bool:
 
 
 def _final_norm(patient: Patient, tower: Tower, visits: list[Visit]) -> Iterator[Finding]:
-    """Behind the last of layers that normalise what they read and not what they write, the
-    stream is as large as it has grown: a norm must follow, and to a norm size is nothing."""
+    """After layers that normalise their input but not their output, the stream has grown, so a
+    final norm must follow. A norm ignores scale, so scaling the last layer's output must not change
+    the logits."""
     calls = [visit for visit in visits if visit.path == tower.layers[-1]]
     last = calls[-1]
     inside = [v for v in visits if v.path.startswith(f"{last.path}.") and _weighs(v.module)]
@@ -224,9 +225,9 @@ def _skips(patient: Patient, tower: Tower) -> Iterator[Finding]:
 
 
 def _last_matrices(patient: Patient, tower: Tower) -> set[str]:
-    """Of each layer the matrix that comes last, where it narrows: of a feed-forward layer. Where
-    all matrices of a layer are in one part of it (Mamba's), or only one of them writes into the
-    stream (a gated attention's), there is no such layer."""
+    """The last matrix of each layer that narrows: the one of its feed-forward network. A layer has
+    none if all its matrices are in one part of it (Mamba), or if only one of them writes into the
+    stream (a gated attention)."""
     model = patient.specimen
     with torch.no_grad():
         visits = watch(model, lambda: patient.logits(model, patient.draw(2)))

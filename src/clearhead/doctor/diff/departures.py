@@ -41,9 +41,9 @@ class Departure:
     shape: tuple[int, ...]
     reference_shape: tuple[int, ...]
     difference: float
-    """Of this tensor, as a share of its size."""
+    """The difference of this tensor, as a share of its size."""
     noise: float
-    """Of single precision, at this tensor, in the same measure."""
+    """The noise of single precision at this tensor, in the same measure."""
     effect: float
     """How much the logits change, as a share, when the reference's value is put here."""
     cause: Cause | None
@@ -62,7 +62,7 @@ class Walk:
 
     departures: list[Departure] = field(default_factory=list)
     difference: float = 0.0
-    """Of the logits, as a share of their size."""
+    """The difference of the logits, as a share of their size."""
     noise: float = 0.0
     rest: float = 0.0
     """The difference that remains with the reference's values in place."""

@@ -202,7 +202,7 @@ def _readers(evidence: Evidence, index: int) -> list[Operation]:
 
 
 def _first_with_its_values(operations: list[Operation], found: Operation) -> Operation:
-    """Behind additions of zeros and the like, the operation that made these numbers."""
+    """The operation that made these numbers, before additions of zeros and the like."""
     while not found.is_leaf:
         same = [i for i in found.inputs if operations[i].fingerprint == found.fingerprint]
         if found.selects:

@@ -55,8 +55,8 @@ class Plan:
     precision: torch.dtype | None = torch.float64
     """In which all floating-point numbers are; None: each as the program says."""
     parts: frozenset[tuple[int, int]] = frozenset()
-    """Of results with so many elements, the parts along each axis of this size are recorded too:
-    what the other program computes in a loop, over heads say."""
+    """Results with so many elements are also recorded in parts, along each axis of this size: the
+    other program may compute the parts in a loop, for example over heads."""
 
 
 def mapped(arguments: Any, change: Callable[[Any], Any]) -> Any:

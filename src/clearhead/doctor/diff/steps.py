@@ -19,7 +19,7 @@ class Steps:
 
     pieces: tuple[int, ...]
     difference: float
-    """Of the logits, as a share of their size."""
+    """The difference of the logits, as a share of their size."""
     bound: float
     position: int | None = None
     """The first that differs."""

@@ -1,6 +1,6 @@
-"""Behind a departure the reference's value is put in place of the port's, and what follows has
-equals again. Which value goes where is found by trying: the place after which most tensors have an
-equal is where the port departs."""
+"""After a departure, the reference's value replaces the port's, and what follows has equals again.
+Which value goes where is found by trying: the port departs at the place after which most tensors
+have an equal."""
 
 import math
 import time

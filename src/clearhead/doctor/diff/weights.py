@@ -23,7 +23,7 @@ class CommonWeights:
     matches: list[WeightMatch] = field(default_factory=list)
     findings: list[WeightFinding] = field(default_factory=list)
     share: float = 0.0
-    """Of the reference's numbers, those that are in the port."""
+    """The share of the reference's numbers that are in the port."""
     copyable: dict[str, str] = field(default_factory=dict)
     """Without common weights: port ← reference, where shapes alone determine it."""
 
@@ -166,7 +166,7 @@ def _numbers(name: str) -> list[int]:
 def _usual(
     name: str, options: list[WeightMatch], templates: Counter[tuple[str, str]]
 ) -> WeightMatch:
-    """Of several places with the same values, the one that other layers have too."""
+    """If several places have the same values, the one that other layers have too."""
 
     def rank(match: WeightMatch) -> tuple[bool, int, bool]:
         known = templates[_pattern(name), _pattern(match.port)]

@@ -1,5 +1,4 @@
-"""From a model folder to a CTranslate2 folder, with a parity certificate that both compute the
-same."""
+"""Exports a model folder to CTranslate2, with a parity certificate that both compute the same."""
 
 from pathlib import Path
 from typing import Any
@@ -85,7 +84,7 @@ def _refuse(description: Description) -> None:
 
 
 def names_of_tokens(model_folder: Path, description: Description) -> Names:
-    """As the tokenizer calls them, or by their numbers."""
+    """The names that the tokenizer gives to the tokens, or their numbers."""
     config, eos = description.model, description.ids.eos
 
     def of_side(side: str, size: int) -> list[str]:

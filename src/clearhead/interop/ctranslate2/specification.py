@@ -94,7 +94,8 @@ def _fill_tower(
 
 
 def _positions(embedding: InputEmbedding, config: ModelConfig) -> Tensor:
-    """As the model holds them: a sinusoid in half precision is as coarse there as here."""
+    """The positions as the model holds them: CTranslate2 also rounds a sinusoid in half
+    precision."""
     match embedding.positions:
         case LearnedPositions() as learned:
             return learned.weight[config.first_position :]

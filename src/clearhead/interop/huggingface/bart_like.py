@@ -44,7 +44,7 @@ PUBLISHED_SINUSOID = (
     Need("positions", ("sinusoidal",)),
     Need("position_base", (10_000.0,)),
 )
-"""For families that compute their table and cannot be given another."""
+"""The needs of families that compute their table and cannot be given another."""
 ALSO = {"encoder_layerdrop": 0.0, "decoder_layerdrop": 0.0, "activation_dropout": 0.0}
 HARMLESS = words(
     """add_bias_logits add_final_layer_norm classif_dropout classifier_dropout

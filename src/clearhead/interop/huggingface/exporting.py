@@ -1,4 +1,4 @@
-"""From a model folder to a Hugging Face folder, with a parity certificate that both compute the
+"""Exports a model folder to Hugging Face's format, with a parity certificate that both compute the
 same."""
 
 from pathlib import Path

@@ -27,7 +27,7 @@ FAMILIES = (
     M2M100,
     PEGASUS,
 )
-"""In order of preference: Pegasus can store what M2M100 computes."""
+"""The families in order of preference: Pegasus can store what M2M100 computes."""
 
 
 def family_for(config: ModelConfig) -> HuggingFaceFamily:
@@ -74,8 +74,8 @@ def family_of(content: Mapping[str, Any]) -> HuggingFaceFamily:
 
 
 def table_of_families() -> str:
-    """For the documentation: what each option must be for a model to become one of a family. An
-    empty cell, or an option that is not in the table, takes any value."""
+    """The table in the documentation: what each option must be for a model to become one of a
+    family. An empty cell, or an option that is not in the table, takes any value."""
     needs = {f.name: {need.option: f"`{need.described()}`" for need in f.needs} for f in FAMILIES}
     options = [o.name for o in fields(ModelConfig) if any(o.name in n for n in needs.values())]
     rows = [

@@ -1,4 +1,4 @@
-"""From a Hugging Face folder, which is untrusted input, to a model folder. Nothing in it is
+"""Imports a Hugging Face folder, which is untrusted input, into a model folder. Nothing in it is
 executed: `config.json` is read key by key, and weights come from safetensors alone."""
 
 import logging

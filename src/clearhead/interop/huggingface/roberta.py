@@ -38,12 +38,12 @@ def _rules(config: ModelConfig) -> Iterator[Rule]:
 
 
 def write_length(config: ModelConfig) -> dict[str, Any]:
-    """With the rows before the first that is used."""
+    """Writes the length, counting the rows before the first that is used."""
     return {"max_position_embeddings": config.max_length + config.first_position}
 
 
 def read_length(keys: Keys, options: dict[str, Any]) -> dict[str, Any]:
-    """Without the rows before the first that is used."""
+    """Reads the length, leaving out the rows before the first that is used."""
     rows, pad_id = keys.take("max_position_embeddings", 512), options["pad_id"]
     whole = isinstance(rows, int) and isinstance(pad_id, int)
     return {"max_length": rows - _first_position(pad_id) if whole else rows}

@@ -35,7 +35,7 @@ class Rule(NamedTuple):
     """What a tensor holds that follows from the configuration, and that we do not store."""
 
     def forth(self, ours: list[Tensor]) -> Tensor:
-        """From clearhead's tensors to the one of Hugging Face."""
+        """Makes Hugging Face's tensor from clearhead's."""
         if self.computed is not None:
             return self.computed()
         tensor = torch.cat(ours) if len(ours) > 1 else ours[0]
@@ -48,7 +48,7 @@ class Rule(NamedTuple):
                 return tensor[None]
 
     def back(self, theirs: Tensor) -> list[Tensor]:
-        """From the tensor of Hugging Face to clearhead's."""
+        """Makes clearhead's tensors from Hugging Face's."""
         match self.layout:
             case "same":
                 tensor = theirs

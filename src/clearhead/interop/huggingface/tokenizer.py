@@ -131,7 +131,8 @@ def _rewrite(
 
 
 def _template(tokenizer: Tokenizer, before: list[int], behind: list[int]) -> dict[str, Any] | None:
-    """As a part of `tokenizer.json`: we add these to the ids, and not in the tokenizer."""
+    """The template in `tokenizer.json`: clearhead adds these tokens to the ids, outside the
+    tokenizer."""
     names = {index: tokenizer.id_to_token(index) for index in before + behind}
     if not names or None in names.values():
         return None

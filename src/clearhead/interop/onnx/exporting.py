@@ -1,5 +1,5 @@
-"""From a model folder to ONNX graphs, in the layout that transformers.js reads, with a
-parity certificate that both compute the same."""
+"""Exports a model folder to ONNX graphs, in the layout that transformers.js reads, with a parity
+certificate that both compute the same."""
 
 from pathlib import Path
 
@@ -26,7 +26,7 @@ from clearhead.interop.onnx.running import FOLDER, need_onnx
 from clearhead.interop.readme import write_readme
 
 MAX_BYTES = 2**31 - 2**20
-"""Of a file: a protobuf message ends at 2 GiB."""
+"""The largest file: a protobuf message ends at 2 GiB."""
 
 
 def export_onnx(

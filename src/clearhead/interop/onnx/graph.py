@@ -13,7 +13,7 @@ from clearhead.models import Model
 OPSET = 20
 """The first in which GELU is an operation."""
 IR_VERSION = 9
-"""Of the file format: the oldest that opset 20 may be in."""
+"""The version of the file format: the oldest that may contain opset 20."""
 
 ALIGNED = 64
 """Bytes: where a tensor in a file of weights may begin."""
@@ -67,7 +67,7 @@ class Graph:
         self._outputs: list[Any] = []
         self._made: dict[Any, Value] = {}
         self.n_bytes = 0
-        """Of all stored numbers."""
+        """The bytes of all stored numbers."""
 
     def op(self, kind: str, *inputs: Value, **attributes: Any) -> Value:
         """The result of a node with one output."""
@@ -113,11 +113,11 @@ class Graph:
         return self.op("Unsqueeze", value, self.constant(list(axes)))
 
     def reshape(self, value: Value, *shape: int) -> Value:
-        """As ONNX has it: 0 leaves an axis as it is, and -1 is what remains."""
+        """Reshapes as ONNX does: 0 keeps an axis, and -1 stands for what remains."""
         return self.op("Reshape", value, self.constant(list(shape)))
 
     def slice(self, value: Value, axis: int, start: Value | int, step: int = 1) -> Value:
-        """From `start` to the end."""
+        """The slice from `start` to the end."""
         first = self.constant([start]) if isinstance(start, int) else start
         end = self.constant([2**31 - 1])
         more = () if step == 1 else (self.constant([step]),)

@@ -21,7 +21,7 @@ ENCODER, DECODER, WHOLE = "encoder_model", "decoder_model_merged", "model"
 
 
 def graphs(model: Model, precision: Precision) -> dict[str, Graph]:
-    """By the name of the file that each becomes."""
+    """The graphs by the name of the file that each becomes."""
     match model:
         case Seq2Seq():
             return {
@@ -152,7 +152,7 @@ def _causal(model: CausalLM, graph: Graph) -> Graph:
 def _seen_source(
     graph: Graph, model: Seq2Seq, states: Value, past: "_Past"
 ) -> list[KeysValuesNodes]:
-    """Of each layer: the keys and values of the past, and of the states that it does not hold."""
+    """For each layer, the keys and values of the past, and of the states that it does not hold."""
     seen: list[KeysValuesNodes] = []
     for index, layer in enumerate(model.decoder.layers):
         assert isinstance(layer, DecoderLayer) and layer.cross_attention is not None
@@ -179,7 +179,7 @@ class _Past:
         self._first = self._layers[0].keys
 
     def length(self) -> Value:
-        """Of what came in, as a list of one number."""
+        """The length of what came in, as a list of one number."""
         return self._graph.op("Shape", self._first, start=2, end=3)
 
     def extend(self, index: int, new: KeysValuesNodes) -> KeysValuesNodes:
@@ -210,7 +210,8 @@ def _mask(graph: Graph, name: str, length: str) -> Value:
 
 
 def _count_positions(graph: Graph, mask: Value) -> Value:
-    """As `masks.count_positions`: from the first real token, wherever the padding is."""
+    """Counts positions as `masks.count_positions` does: from the first real token, wherever the
+    padding is."""
     counted = graph.op("CumSum", mask, graph.constant(1))
     positions = graph.op("Sub", counted, graph.constant(1.0))
     return graph.op("Cast", graph.op("Relu", positions), to=_INT64)

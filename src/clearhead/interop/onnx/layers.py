@@ -18,7 +18,7 @@ from clearhead.parts.residual import Residual
 from clearhead.stacks.encoder import Stack
 
 NOT_ALLOWED = torch.finfo(torch.float32).min / 2
-"""As `masks.as_bias` has it."""
+"""The value that `masks.as_bias` uses."""
 
 
 class RotationNodes(NamedTuple):
@@ -47,8 +47,8 @@ class KeysValuesNodes(NamedTuple):
 
 
 class ValueWatch:
-    """Is shown the values inside each layer as they are made, and may return others in their place.
-    This one leaves them as they are."""
+    """Gets the values inside each layer as they are made, and may return others to replace them.
+    This one returns them unchanged."""
 
     def note_weights(self, weights: Value) -> None:
         """The weights of an attention."""

@@ -10,7 +10,7 @@ from clearhead.config.tasks import StoredPrecision as Precision
 from clearhead.models import Model
 
 SUFFIXES: dict[Precision, str] = {"fp32": "", "fp16": "_fp16", "int8": "_int8"}
-"""Of the names of files, by which transformers.js finds them."""
+"""The suffixes of the file names, by which transformers.js finds them."""
 
 
 class Stored(NamedTuple):
@@ -18,7 +18,7 @@ class Stored(NamedTuple):
 
     numbers: Tensor
     scales: Tensor | None = None
-    """Of int8: what the numbers of each row are multiplied by."""
+    """For int8: what the numbers of each row are multiplied by."""
 
     def restored(self) -> Tensor:
         """The weight with which the graph computes."""

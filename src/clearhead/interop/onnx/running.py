@@ -12,7 +12,7 @@ from clearhead.interop.onnx.graphs import DECODER, ENCODER, WHOLE
 from clearhead.interop.onnx.precision import SUFFIXES, Precision
 
 FOLDER = "onnx"
-"""In which transformers.js looks for the graphs."""
+"""The folder in which transformers.js looks for the graphs."""
 
 
 def need_onnx() -> None:
@@ -48,8 +48,9 @@ class OnnxFolder:
                 self._sessions[name] = open_graph(path)
 
     def logits(self, given: dict[str, Tensor], *, tokens_at_once: int | None = None) -> Tensor:
-        """Of everything at once, or of so many tokens at a time, each time with what came out
-        before. `given` has the names that transformers has for the arguments of a model."""
+        """The logits of everything at once, or of `tokens_at_once` tokens at a time, each time with
+        the cache of the calls before. `given` has the names that transformers has for the arguments
+        of a model."""
         inputs = {name: tensor.numpy() for name, tensor in given.items()}
         if ENCODER in self._sessions:
             inputs = self._with_source(inputs)
@@ -79,7 +80,7 @@ class OnnxFolder:
         }
 
     def _empty_past(self, name: str, n_rows: int) -> dict[str, Any]:
-        """As transformers.js makes it: from the shapes that the file declares."""
+        """The empty past that transformers.js makes, from the shapes that the file declares."""
         return {
             node.name: np.zeros((n_rows, node.shape[1], 0, node.shape[3]), dtype=np.float32)
             for node in self._sessions[name].get_inputs()

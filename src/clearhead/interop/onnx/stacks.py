@@ -60,7 +60,7 @@ def through_layers(
 
 
 def scores(graph: Graph, x: Value, model: Model) -> Value:
-    """From the stream behind the last layer to logits: of tokens or, of a classifier, of labels."""
+    """The logits of the stream after the last layer: of tokens or, for a classifier, of labels."""
     match model:
         case Seq2Seq():
             x = layers.norm(graph, x, model.decoder.norm)

@@ -100,7 +100,7 @@ def one_micro_batch(it: Learned) -> None:
 
 @CHECKS.about(STEP)
 def one_step(it: Learned) -> None:
-    """For all of them."""
+    """All micro-batches together make one step."""
     n_steps = run(it[STEP], (2, 3, 4))[-1]
     require(n_steps == 1, found=n_steps)
 
@@ -124,7 +124,7 @@ def the_loss(it: Learned) -> None:
 
 @CHECKS.about(STEP)
 def stale_gradients(it: Learned) -> None:
-    """Those of before do not count."""
+    """Gradients from before the call do not count."""
     found, _, wanted, _, _ = run(it[STEP], (2, 3), stale=True)
     require(distance(found, wanted) < 1e-5, change=f"{distance(found, wanted):.2g}")
 
@@ -156,7 +156,7 @@ def small_gradients_stay(it: Learned) -> None:
 
 @CHECKS.about(STEP)
 def each_read_once(it: Learned) -> None:
-    """In order, and once."""
+    """Each micro-batch is read in order, and once."""
     model, read, batches = _model(), [], _micro_batches(2, 3, 1)
 
     def watched(model: Any, batch: TokenMicroBatch) -> tuple[Tensor, int]:

@@ -65,7 +65,7 @@ def the_example(it: Learned) -> None:
 
 @CHECKS.about("adamw_step")
 def first_step(it: Learned) -> None:
-    """Is lr long, however large the gradient is, and goes downhill."""
+    """The first step is lr long, however large the gradient is, and goes downhill."""
     for g in (1e-3, 0.1, 50.0, -2.0):
         moved = it["adamw_step"](*_numbers(0.0, g, 0.0, 0.0), **USUAL)[0].item()
         wanted = -0.001 if g > 0 else 0.001
@@ -105,7 +105,7 @@ def small_gradients(it: Learned) -> None:
 
 @CHECKS.about("adamw_step")
 def late_steps(it: Learned) -> None:
-    """At step 100,000 the correction is 1."""
+    """The correction is 1 at step 100,000."""
     given = [torch.randn(5).double() for _ in range(3)] + [torch.rand(5).double()]
     settings = {**USUAL, "step": 100_000, "lr": 0.1}
     found, wanted = it["adamw_step"](*given, **settings), solution.adamw_step(*given, **settings)

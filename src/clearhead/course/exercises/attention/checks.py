@@ -47,7 +47,7 @@ def probe_far_apart(f: Any) -> object:
 
 
 def probe_gradients(f: Callable[..., Tensor]) -> object:
-    """With respect to queries and keys."""
+    """Gradients with respect to queries and keys."""
     return gradients(f, *_given())
 
 
@@ -157,7 +157,7 @@ def gradient(it: Learned) -> None:
 
 @CHECKS.about("attention_weights")
 def gradient_of_large_scores(it: Learned) -> None:
-    """In single precision, with 400 between two scores of a query."""
+    """Large scores give a gradient in single precision, with 400 between two scores of a query."""
     given = _sure()
     found = gradients(it["attention_weights"], *given)
     bad = sum(int((~g.isfinite()).sum()) for g in found)
@@ -167,7 +167,7 @@ def gradient_of_large_scores(it: Learned) -> None:
 
 @CHECKS.about("attention")
 def identity_values(it: Learned) -> None:
-    """With the identity as values the output is the weights."""
+    """If the values are the identity, the output is the weights."""
     q, k = torch.randn(2, 3, 7), torch.randn(2, 5, 7)
     out = it["attention"](q, k, torch.eye(5).expand(2, 5, 5))
     require(close(out, it["attention_weights"](q, k)))

@@ -44,7 +44,7 @@ def table_model(table: dict[BeamTokens, list[float]]) -> NextModel:
 
 
 def score_of(model: NextModel, tokens: BeamTokens) -> float:
-    """Of a text, token by token."""
+    """The score of a text, computed token by token."""
     return sum(model(tokens[:i])[token].item() for i, token in enumerate(tokens))
 
 
@@ -204,7 +204,7 @@ def score_is_the_sum(it: Learned) -> None:
 
 @CHECKS.about("search")
 def wide_enough_finds_the_best(it: Learned) -> None:
-    """As wide as there are texts."""
+    """A beam as wide as there are texts finds the best one."""
     for _ in range(3):
         model = random_model(vocab=3, ends=0.5)
         wanted = max(every_text(3, 4), key=lambda text: score_of(model, text))

@@ -5,7 +5,7 @@ from itertools import pairwise
 
 
 def merge_pair(tokens: list[str], pair: tuple[str, str]) -> list[str]:
-    """From left to right; a merge takes two tokens, anything else one."""
+    """Merges from left to right; a merge takes two tokens, anything else one."""
     merged: list[str] = []
     i = 0
     while i < len(tokens):

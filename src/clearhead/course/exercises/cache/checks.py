@@ -100,7 +100,7 @@ def _compare(it: Learned, sizes: tuple[int, ...], batch: int = 2) -> None:
 
 @CHECKS.about("CachedAttention")
 def shape(it: Learned) -> None:
-    """Of the new tokens."""
+    """The shape is that of the new tokens."""
     cached = it["CachedAttention"](layers())
     found = [tuple(cached(torch.randn(2, n, D_MODEL)).shape) for n in (3, 1)]
     require(found == [(2, 3, D_MODEL), (2, 1, D_MODEL)], found=found)
@@ -114,7 +114,7 @@ def one_call(it: Learned) -> None:
 
 @CHECKS.about("CachedAttention")
 def one_by_one(it: Learned) -> None:
-    """As generation does it."""
+    """Tokens arrive one by one, as in generation."""
     _compare(it, (1, 1, 1, 1, 1, 1))
 
 
@@ -172,7 +172,7 @@ def reordered(it: Learned) -> None:
 @CHECKS.about("CachedAttention")
 @torch.no_grad()
 def reordered_again(it: Learned) -> None:
-    """At every step of a search, and before the first."""
+    """The cache is reordered at every step of a search, and before the first."""
     attention, x = layers(), torch.randn(2, 3, D_MODEL)
     cached = it["CachedAttention"](attention)
     cached.reorder(torch.tensor([1, 0]))

@@ -174,7 +174,7 @@ def large_scores(it: Learned) -> None:
 
 @CHECKS.about("CrossAttention")
 def gradient(it: Learned) -> None:
-    """Of both sequences and of every matrix."""
+    """The gradients of both sequences and of every matrix agree."""
     m, allowed = it["CrossAttention"](12, 4), _ragged()
     change = gradient_distance(
         lambda x, source: m(x, source, allowed),

@@ -31,7 +31,7 @@ def _given() -> Given:
 
 
 def _layer(it: Learned) -> Any:
-    """With norms that are not neutral, so that one in the place of another shows."""
+    """A layer whose norms are not neutral, so that swapped norms show."""
     return _shaken(it["PreNormDecoderLayer"](12, 3, 20))
 
 
@@ -87,7 +87,7 @@ def _silence(*layers: nn.Linear) -> None:
 
 @CHECKS.about("PreNormDecoderLayer")
 def shape(it: Learned) -> None:
-    """As x."""
+    """The output has the shape of x."""
     found = _layer(it)(*_given())
     require(found.shape == (2, 5, 12), found=tuple(found.shape))
 
@@ -228,7 +228,7 @@ def every_call_anew(it: Learned) -> None:
 
 @CHECKS.about("PreNormDecoderLayer")
 def padding_and_gradient(it: Learned) -> None:
-    """With padding on both sides; the gradient of x, memory and every parameter."""
+    """Padding on both sides; the gradients of x, memory and every parameter."""
     for layer, given in (
         (_layer(it), _padded()),
         (_shaken(it["PreNormDecoderLayer"](8, 2, 10)), _small()),

@@ -83,7 +83,7 @@ PROBES: dict[str, FunctionProbe] = {
 
 @CHECKS.about("TiedTable")
 def shapes(it: Learned) -> None:
-    """Of vectors and logits."""
+    """The shapes of vectors and logits are right."""
     answer = it["TiedTable"](11, 4)
     vectors = answer.embed(torch.tensor([[1, 10, 0]]))
     found = tuple(vectors.shape), tuple(answer.score(vectors).shape)
@@ -92,7 +92,7 @@ def shapes(it: Learned) -> None:
 
 @CHECKS.about("TiedTable")
 def one_table(it: Learned) -> None:
-    """As many numbers as one table has."""
+    """There are as many numbers as one table has."""
     found = n_numbers(it["TiedTable"])
     require(found == 44, found=found)
 

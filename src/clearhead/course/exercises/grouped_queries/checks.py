@@ -45,14 +45,14 @@ PROBES: dict[str, FunctionProbe] = {
 
 @CHECKS.about("grouped_attention")
 def shape(it: Learned) -> None:
-    """As the queries."""
+    """The output has the shape of the queries."""
     found = it["grouped_attention"](*_heads(6, 2))
     require(found.shape == (2, 6, 3, 4), found=tuple(found.shape))
 
 
 @CHECKS.about("grouped_attention")
 def one_head_each(it: Learned) -> None:
-    """With as many key heads as query heads it is ordinary attention."""
+    """If there are as many key heads as query heads, it is ordinary attention."""
     given = _heads(4, 4)
     change = distance(it["grouped_attention"](*given), solution.grouped_attention(*given))
     require(change < 1e-4, change=f"{change:.2g}")

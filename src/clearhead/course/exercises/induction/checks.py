@@ -108,7 +108,7 @@ def repeats(it: Learned) -> None:
 
 @CHECKS.about("repeated_texts")
 def random_halves(it: Learned) -> None:
-    """Of its own for each text, over the whole vocabulary."""
+    """Each text repeats a random half of its own, drawn from the whole vocabulary."""
     texts = it["repeated_texts"](200, 8, 7, 1)
     rows = len({tuple(row) for row in texts.tolist()})
     ids = sorted(set(texts.flatten().tolist()))
@@ -182,7 +182,7 @@ def no_circuit(it: Learned) -> None:
 
 @CHECKS.about("find_circuit")
 def any_heads(it: Learned) -> None:
-    """As many heads as one likes in each layer."""
+    """Each layer may have any number of heads."""
     model = [layer(("none", 0.1)), layer(("same", 0.8), ("previous", 0.7)),
              layer(("none", 0.0), ("none", 0.2), ("none", 0.1), ("induction", 0.8))]  # fmt: skip
     found = pairs_of(it["find_circuit"](model, PERIOD, 0.5))

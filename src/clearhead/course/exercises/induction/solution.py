@@ -14,7 +14,7 @@ def repeated_texts(n_texts: int, period: int, vocab_size: int, seed: int) -> Ten
 
 
 def induction_scores(weights: Tensor, period: int) -> Tensor:
-    """From query i to key i − period + 1."""
+    """The mean weight from query i to key i − period + 1."""
     queries = torch.arange(period, 2 * period)
     return weights[:, :, queries, queries - period + 1].mean(dim=(0, 2))
 

@@ -57,7 +57,7 @@ def _no_seed(n_texts: int, period: int, vocab_size: int, seed: int) -> Tensor:
 
 
 def _scores(after: int, begin: int = 1, power: str = "mean", turned: bool = False) -> Any:
-    """On key i − period + after, of the queries from begin · period on."""
+    """The weight on key i − period + after, of the queries from begin · period on."""
 
     def induction_scores(weights: Tensor, period: int) -> Tensor:
         weights = weights.mT if turned else weights

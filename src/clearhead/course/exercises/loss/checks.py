@@ -46,7 +46,7 @@ def probe_scattered(f: Any) -> object:
 
 
 def probe_gradients(f: Any) -> object:
-    """With respect to the logits."""
+    """Gradients with respect to the logits."""
     return gradients(lambda logits: f(logits, TARGETS, 0, 0.1)[0], _logits())
 
 
@@ -101,7 +101,8 @@ def count(it: Learned) -> None:
 
 @CHECKS.about("loss")
 def count_is_a_tensor(it: Learned) -> None:
-    """As the sum: counts of pieces are added where they are, without waiting for the device."""
+    """The count is a tensor like the sum: counts of pieces are added where they are, without
+    waiting for the device."""
     found = it["loss"](_logits(), TARGETS, 0, 0.0)[1]
     require(isinstance(found, Tensor) and found.shape == (), found=type(found).__name__)
 
@@ -153,7 +154,7 @@ def halves_add_up(it: Learned) -> None:
 
 @CHECKS.about("loss")
 def smoothing(it: Learned) -> None:
-    """As torch has it."""
+    """Smoothing agrees with torch."""
     logits = _logits()
     theirs = F.cross_entropy(
         logits.flatten(0, 1),
@@ -215,7 +216,7 @@ def has_a_gradient(it: Learned) -> None:
 
 @CHECKS.about("loss")
 def gradient(it: Learned) -> None:
-    """As torch has it, also for other sizes."""
+    """The gradient agrees with torch, also for other sizes."""
     for targets, pad_id in ((TARGETS, 0), (OTHER_PADDING, 3), (TARGETS[:1, :3], 0)):
         change = gradient_distance(
             lambda logits, t=targets, p=pad_id: it["loss"](logits, t, p, 0.1)[0],

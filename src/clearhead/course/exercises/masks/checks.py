@@ -47,13 +47,13 @@ def probe_shifted(f: Any) -> object:
 
 
 def probe_gradients(f: Any) -> object:
-    """With respect to the scores."""
+    """Gradients with respect to the scores."""
     allowed = _with_an_empty_row()
     return gradients(lambda scores: f(scores, allowed), torch.randn(2, 4, 4))
 
 
 def _probe_weights(f: Any) -> object:
-    """With a row that is allowed nothing."""
+    """Weights with a row that is allowed nothing."""
     return f(torch.randn(2, 4, 4), _with_an_empty_row())
 
 

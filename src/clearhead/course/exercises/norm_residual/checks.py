@@ -49,7 +49,8 @@ def _probe_residual(f: Any) -> object:
 
 
 def _far_away() -> Tensor:
-    """In single precision, where 5000² has no digits left for a variance of about 1."""
+    """Vectors far from 0, in single precision: 5000² has no digits left for a variance of about
+    1."""
     return 5000 + torch.randn(2, 3, 4)
 
 
@@ -63,7 +64,7 @@ def _arguments() -> list[Tensor]:
 
 
 def probe_gradients(f: Any) -> object:
-    """With respect to x, weight and bias."""
+    """Gradients with respect to x, weight and bias."""
     return gradients(lambda x, weight, bias: f(x, weight, bias, 0.1), *_arguments())
 
 
@@ -80,7 +81,7 @@ PROBES: dict[str, FunctionProbe] = {"layer_norm": _probe_norm, "residual": _prob
 
 @CHECKS.about("layer_norm")
 def shape(it: Learned) -> None:
-    """As x."""
+    """The output has the shape of x."""
     found = _neutral(it["layer_norm"], _x())
     require(found.shape == (3, 5, 4), found=tuple(found.shape))
 
@@ -118,7 +119,7 @@ def variance_1(it: Learned) -> None:
 
 @CHECKS.about("layer_norm")
 def weight_then_bias(it: Learned) -> None:
-    """In this order."""
+    """The weight is applied first, then the bias."""
     x, weight, bias = _x(), torch.rand(4).double(), torch.rand(4).double()
     plain = _neutral(it["layer_norm"], x)
     require(close(it["layer_norm"](x, weight, bias, TINY), plain * weight + bias))
@@ -135,7 +136,7 @@ def constant_vector(it: Learned) -> None:
 
 @CHECKS.about("layer_norm")
 def eps_under_the_root(it: Learned) -> None:
-    """As torch has it."""
+    """eps stands under the root, as in torch."""
     x = _x()
     change = _neutral(it["layer_norm"], x, 0.5) - F.layer_norm(x, (4,), eps=0.5)
     require(change.abs().max() < 1e-5, change=f"{change.abs().max():.2g}")

@@ -60,7 +60,7 @@ def one_hand(it: Learned) -> None:
 
 @CHECKS.about("rotate")
 def lengths_stay(it: Learned) -> None:
-    """Of every pair."""
+    """The length of every pair stays the same."""
     x = torch.randn(1, 2, 6, 8)
     before, after = (
         y.unflatten(-1, (4, 2)).norm(dim=-1) for y in (x, it["rotate"](x, torch.arange(6)))
@@ -82,7 +82,7 @@ def only_the_distance(it: Learned) -> None:
 
 @CHECKS.about("rotate")
 def speeds(it: Learned) -> None:
-    """Of the four hands of width 8: 1, 0.1, 0.01, 0.001."""
+    """The speeds of the four hands of width 8 are 1, 0.1, 0.01, 0.001."""
     x = torch.tensor([1.0, 0.0]).repeat(4).view(1, 1, 1, 8)
     y = it["rotate"](x, _at(1)).flatten()
     angle = torch.atan2(y[1::2], y[0::2])

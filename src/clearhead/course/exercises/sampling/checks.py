@@ -157,7 +157,7 @@ def by_the_sum(it: Learned) -> None:
 
 @CHECKS.about("draw")
 def never_a_zero(it: Learned) -> None:
-    """At both ends."""
+    """A probability of 0 is never drawn, at either end."""
     p = torch.tensor([[0.0, 0.4, 0.6, 0.0], [0.0, 0.5, 0.4999999, 0.0]])
     for u in (0.0, 0.99999994):
         ids = it["draw"](p, torch.full((2,), u)).tolist()

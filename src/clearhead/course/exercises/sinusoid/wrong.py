@@ -12,7 +12,7 @@ TableAnswer = Callable[[int, int], Tensor]
 
 
 def _exponents(d_model: int) -> tuple[Tensor, Tensor]:
-    """Of sine and cosine."""
+    """The exponents of sine and cosine."""
     i = torch.arange(0, d_model, 2) / d_model
     return i, i
 

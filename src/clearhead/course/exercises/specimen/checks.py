@@ -16,7 +16,7 @@ SIZES = (50, 32, 4, 2)
 
 
 def shaken(kind: Any, p_dropout: float = 0.0) -> Any:
-    """With weights that let every part show."""
+    """The model with weights that let every part show."""
     model = kind(*SIZES, p_dropout)
     with torch.no_grad():
         for name, parameter in sorted(model.named_parameters()):
@@ -111,7 +111,7 @@ def silent_sublayers(it: Learned) -> None:
 @CHECKS.about("Specimen")
 @torch.no_grad()
 def right_numbers(it: Learned) -> None:
-    """With its own weights, the logits of a right decoder."""
+    """The logits are those of a correct decoder with the same weights."""
     model, tokens = shaken(it["Specimen"]).eval(), torch.randint(50, (3, 9))
     change = distance(model(tokens), right_logits(model, tokens))
     require(change < 1e-3, change=f"{change:.2g}")

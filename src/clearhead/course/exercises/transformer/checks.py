@@ -18,7 +18,7 @@ MODEL = "CopyTransformer"
 
 
 def shaken(kind: Any, sizes: tuple[int, ...] = SIZES) -> Any:
-    """With weights that let every part show."""
+    """The model with weights that let every part show."""
     model = kind(*sizes)
     with torch.no_grad():
         for name, parameter in sorted(model.named_parameters()):
@@ -135,7 +135,7 @@ PROBES: dict[str, FunctionProbe] = {
 @CHECKS.about(MODEL)
 @torch.no_grad()
 def shapes(it: Learned) -> None:
-    """Of memory and logits."""
+    """The shapes of memory and logits are right."""
     model, (source, target) = it[MODEL](*SIZES), sentences(6, 3)
     found = tuple(model.encode(source).shape), tuple(model(source, target).shape)
     require(found == ((2, 7, 16), (2, 8, 13)), found=found)
@@ -220,7 +220,7 @@ def step_loss(it: Learned) -> None:
 
 @CHECKS.about("training_step")
 def step_weights(it: Learned) -> None:
-    """With the gradient of this loss alone."""
+    """The step uses the gradient of this loss alone."""
     _, found, _, wanted = stepped(it["training_step"], stale=True)
     require(distance(found, wanted) < 1e-4, change=f"{distance(found, wanted):.2g}")
 

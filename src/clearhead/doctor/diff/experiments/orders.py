@@ -137,7 +137,7 @@ def rotary_layout(evidence: Evidence) -> Cause | None:
 
 
 def _layout(evidence: Evidence, reference: str) -> Cause:
-    """Of another layout, with the line that begins to rotate."""
+    """The cause "another layout", with the line that begins to rotate."""
     port = "pairs" if reference == "halves" else "halves"
     first = next((o for o in evidence.region if o.from_tokens and o.line is not None), None)
     facts = {"port": port, "reference": reference}
