@@ -24,7 +24,9 @@ def pages(language: str) -> list[Path]:
 
 TEXTS = PACKAGE / "doctor" / "texts"
 ENGLISH = [
-    *(ROOT / name for name in ("README.md", "ARCHITECTURE.md", "CONTRIBUTING.md")),
+    *(ROOT / f"{name}.md" for name in ("README", "ARCHITECTURE", "CONTRIBUTING", "SECURITY")),
+    ROOT / "CHANGELOG.md",
+    *sorted((ROOT / "docs" / "decisions").glob("*.md")),
     ROOT / "transformer-doctor" / "README.md",
     *pages("en"),
     *(page for page in sorted((ROOT / "results").rglob("*.md")) if ".zh-CN" not in page.name),
@@ -91,6 +93,38 @@ def test_the_patterns_find_what_they_are_for():
     assert unwanted("Stopped, it goes on.", "english") and not unwanted("It resumes.", "english")
     assert unwanted("no home in X", "english") and not unwanted("~/homework", "english")
     assert unwanted("每次导出都附证书", "chinese") and not unwanted("一致性报告", "chinese")
+
+
+# A docstring that begins so completes the name above it; help() and editors show it alone. The
+# second line lets pass what a comma or a colon follows: "In training, …", "For pairs: …".
+FRAGMENT = re.compile(
+    r"(Of|Those|Than|Is|Are|Was|Were|Behind|Beside|That|Until|Between|Among|Up to|So|Whose)\b|"
+    r"(By|As|In|For|With|Without|From|On|At|To|Over|Before|After|Inside|Under)\b(?![^.]*[,:])"
+)
+
+
+def docstrings(source: str) -> Iterator[tuple[int, str]]:
+    """The docstrings of a module, those below its fields included."""
+    for node in ast.walk(ast.parse(source)):
+        match node:
+            case ast.Expr(value=ast.Constant(value=str(text))):
+                yield node.lineno, " ".join(text.split())
+            case _:
+                pass
+
+
+@pytest.mark.parametrize("path", SOURCES, ids=ids)
+def test_no_docstring_begins_in_the_middle_of_a_sentence(path: Path):
+    text = path.read_text(encoding="utf-8")
+    assert not {line: doc for line, doc in docstrings(text) if FRAGMENT.match(doc)}
+
+
+def test_fragments_are_recognised():
+    (fragment,) = docstrings('x = 1\n"""Of the\n    token."""\n')
+    assert fragment == (2, "Of the token.") and FRAGMENT.match(fragment[1])
+    assert FRAGMENT.match("By column.") and FRAGMENT.match("With their numbers. Then, more.")
+    assert not FRAGMENT.match("In training, it masks tokens.")
+    assert not FRAGMENT.match("The log-probability of the token.")
 
 
 # Their class, or the file of their verb, says what they do.

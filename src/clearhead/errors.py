@@ -29,7 +29,7 @@ class ConfigError(ClearheadError, ValueError):
         self.field, self.value, self.rule, self.remedy = field, value, rule, remedy
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """So that it can come back from another process; a pool waits for ever for one that
+        """Lets the error come back from another process; a pool waits for ever for one that
         cannot."""
         return ConfigError, (self.field, _Shown(self.shown), self.rule, self.remedy)
 
@@ -77,7 +77,7 @@ def closest(word: str, known: Iterable[str]) -> str | None:
 
 
 def _shortened(text: str, most: int) -> str:
-    """Without its middle, if it is too long."""
+    """Cuts the middle out of a text that is too long."""
     if len(text) <= most:
         return text
     start, end = text[: most // 2], text[-most // 4 :]

@@ -161,7 +161,7 @@ class ProcessorClock:
 
     @property
     def total(self) -> float:
-        """Up to the last step that was noted."""
+        """The seconds up to the last step that was noted."""
         return max(self.seconds.values(), default=0.0)
 
     def step(self, record: MetricsLine) -> None:

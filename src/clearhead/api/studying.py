@@ -121,7 +121,7 @@ class Study:
         return self.result
 
     def _check_tests(self) -> None:
-        """Before hours of training, not after."""
+        """Checks the tests before hours of training, not after."""
         for test in self.plan.tests:
             for name in (test.source, test.reference):
                 if not (data_folder() / name).is_file():

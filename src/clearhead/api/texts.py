@@ -124,7 +124,7 @@ class Measuring(HowToSearch, total=False):
 
 
 class Evaluating(Measuring, total=False):
-    """The same, and what is measured."""
+    """The options of an evaluation, and what is measured."""
 
     source: LinesGiven | None
     reference: LinesGiven | None

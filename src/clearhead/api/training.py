@@ -262,7 +262,7 @@ def _farewell(run: Run, ending: Ending) -> str:
 
 
 class _LogLines:
-    """Without a listener: the log."""
+    """Logs the progress of a run without a listener."""
 
     def __init__(self, log_every: int) -> None:
         self.log_every = log_every

@@ -18,7 +18,7 @@ SECONDS = 0.3
 
 
 def watch(folder: LearnFolder) -> int:
-    """Until q or Ctrl-C."""
+    """Watches until q or Ctrl-C is pressed."""
     say = phrases(folder.state.language)
     seen, passed = None, False
     print(say["watching"].format(folder=folder.path, file=folder.current.file))

@@ -147,7 +147,7 @@ def _unbuffered_lines(file: BinaryIO) -> Iterator[bytes]:
 
 
 def _check_files(arguments: argparse.Namespace) -> None:
-    """Before the output is emptied."""
+    """Checks the files before the output is emptied."""
     if arguments.input is None:
         if arguments.output is not None and _is_standard_input(arguments.output):
             raise DataError(f"--output {arguments.output} is the input itself; name another file")
@@ -236,7 +236,7 @@ class Bar:
         self.bars.stop()
 
     def advance(self, n: int) -> None:
-        """So many more lines are done."""
+        """Counts so many more lines as done."""
         self.bars.update(self.task, advance=n)
 
 

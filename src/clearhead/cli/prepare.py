@@ -90,7 +90,7 @@ class ShowProgress:
 
 
 class StageLines:
-    """Without a terminal: a line for each stage, and for each tenth of it."""
+    """Prints a line for each stage, and for each tenth of it, where there is no terminal."""
 
     def __init__(self, console: TextConsole) -> None:
         self.console, self.tenths = console, dict[str, int]()

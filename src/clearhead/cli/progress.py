@@ -99,7 +99,7 @@ class _Bar:
 
 
 class _Lines:
-    """Without a terminal: plain lines with the same facts."""
+    """Prints plain lines with the same facts where there is no terminal."""
 
     def __init__(self, train: TrainConfig) -> None:
         self.train = train

@@ -153,7 +153,7 @@ class LearnFolder:
         return exercise.solution_text(self.state.language)
 
     def put_solution(self, exercise: Exercise) -> None:
-        """Beside the learner's files, to compare."""
+        """Puts the solution beside the learner's files, to compare."""
         (self.path / SOLUTIONS).mkdir(exist_ok=True)
         text = exercise.solution_text(self.state.language)
         write_whole(self.path / SOLUTIONS / exercise.file, text)

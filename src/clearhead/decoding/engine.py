@@ -257,7 +257,7 @@ def _is_one(texts: Sequence[object]) -> bool:
 
 
 def _nothing(ends: DecodeConfig) -> Output:
-    """Where there is no space for a token."""
+    """The output if there is no space for a token."""
     stop: StopReason = "length" if ends.max_new == 0 else "window"
     return Output(tokens=[], log_probs=[], score=0.0, stop=stop)
 

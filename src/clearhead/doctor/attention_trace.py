@@ -141,8 +141,8 @@ class _Scales:
             self._known[id(tensor)] = (tensor, scale)
 
     def _carried(self, func: Any, args: Any) -> float | None:
-        """That of the largest tensors that went in: a bias may be added to them. None where they
-        differ, or where one comes from elsewhere."""
+        """The scale of the largest tensors that went in: a bias may be added to them. None if they
+        differ, or if one comes from elsewhere."""
         if func in _SCALE:  # a rotation multiplies by cosines, which have no scale
             if not any(id(value) in self._known for value in args[:2]):
                 return None

@@ -48,8 +48,8 @@ class ExaminationFacts:
         return any(f.severity in levels for f in self.findings) or (strict and bool(self.not_run))
 
     def exit_code(self, on: Severity = "warning", *, strict: bool = False) -> int:
-        """That of the command: 1 for a finding of this severity or a worse one; else 3 if a check
-        could not run, which with `strict` is 1 too; else 0."""
+        """The exit code of the command: 1 for a finding of this severity or a worse one; else 3 if
+        a check could not run, which with `strict` is 1 too; else 0."""
         if self.fails(on, strict=strict):
             return 1
         return 3 if self.not_run else 0

@@ -28,7 +28,7 @@ CODE_KEYS = {
     "experts_implementation",
     "quantization_config",
 }
-"""By which a config.json can name Python files, or packages and kernels that run code."""
+"""Keys by which a config.json can name Python files, or packages and kernels that run code."""
 _MOST_BYTES = {CONFIG: 4 * 2**20, INDEX: 64 * 2**20}
 _ALONE = threading.RLock()
 

@@ -17,7 +17,7 @@ _LABELS = ("labels", "lm_labels", "targets", "label", "gold")
 Loss = Callable[[nn.Module, CallInputs, Tensor], Tensor]
 _N_SPECIAL = 5
 HOW_A_TARGET_COUNTS = ("not at all", "in the divisor", "like any other")
-"""From the one that is surely ignored to the one that is not."""
+"""Ways of counting, from the target that is surely ignored to the one that is not."""
 
 
 class LossConvention(ABC):
@@ -96,7 +96,7 @@ class LossOfFilledTokens(LossConvention):
     model may see everything."""
 
     def find(self, patient: Patient, form: Form) -> Found | None:
-        """By trying which token that is."""
+        """Finds the token by trying."""
         name = _argument_of_labels(patient, form)
         if name is None:
             return None

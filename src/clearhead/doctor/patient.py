@@ -197,7 +197,7 @@ class Patient:
 
     @property
     def inner_length(self) -> int:
-        """As long as the decoder's own tensors are."""
+        """The length of the decoder's own tensors."""
         return self.length + self.calls.inner_length
 
     @property
@@ -215,7 +215,7 @@ class Patient:
         return in_pieces(self.calls.logits, model, inputs, self.max_rows, self.exact_rows)
 
     def rows(self, wanted: int) -> int:
-        """So many sequences, or as many as the model takes at once."""
+        """The requested number of sequences, or as many as the model takes at once."""
         return wanted if self.max_rows is None else min(wanted, self.max_rows)
 
     def copy(self) -> nn.Module:

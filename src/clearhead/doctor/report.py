@@ -36,7 +36,7 @@ class Examination(ExaminationFacts):
         return as_text(self)
 
     def _repr_html_(self) -> str:
-        """In a notebook."""
+        """The report in a notebook."""
         from .page import as_fragment
 
         return as_fragment(self)

@@ -43,8 +43,8 @@ class MaskedLoss:
 def masked_loss(
     model: MaskedLM, corpus: Corpus, split: str, *, p_mask: float = 0.15, length: int | None = None
 ) -> MaskedLoss:
-    """Over a split of prepared data, in rows of `length` tokens (None: as many as the model takes).
-    The same tokens are masked every time."""
+    """The loss over a split of prepared data, in rows of `length` tokens (None: as many as the
+    model takes). The same tokens are masked every time."""
     config = BatchConfig(
         seed=0, length=length or model.config.max_length, batch_size=ROWS, p_mask=p_mask
     )

@@ -1,4 +1,5 @@
-"""Between queries and heads: how a trace gets at scores and weights, which no module passes on."""
+"""How a trace gets at scores and weights, which exist between queries and heads and which no module
+passes on."""
 
 from collections.abc import Callable
 from typing import Any, Protocol

@@ -42,7 +42,7 @@ class Site(NamedTuple):
     module: nn.Module
     how: How
     tower: TowerName
-    """Whose tokens stand along the length."""
+    """The tower whose tokens stand along the length."""
     n_heads: int = 0
 
 

@@ -12,8 +12,8 @@ AROUND_ALL = "if one object holds all of them, write the list inside it to a fil
 BLANKS = " \t\r\n"
 DECODER = json.JSONDecoder()
 CUT = 12
-"""So many characters before the end of what was read, an error may come from the cut: `-Infinity`,
-and a character that is spelt by its number, are shorter."""
+"""An error may come from the cut if it lies within so many characters of the end of what was read:
+`-Infinity`, and a character that is spelt by its number, are shorter."""
 
 
 def read_values(file: OpenedFile) -> Iterator[Any]:
@@ -82,7 +82,7 @@ class _Text:
                 return self.at < len(self.text)
 
     def error(self, what: str) -> DataError:
-        """That the file is not JSON, and where."""
+        """An error that says that the file is not JSON, and where."""
         line = self.line + self.text.count("\n", 0, self.at)
         raw = self.text.encode("utf-8", "surrogateescape")
         if (encoding := guess_encoding(raw)) is not None:

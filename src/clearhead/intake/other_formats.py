@@ -16,7 +16,7 @@ class OtherFormat(NamedTuple):
     catalogue: Path
     """The catalogue, under a name that says what it is."""
     command: str
-    """That makes it; empty if the file is one already."""
+    """The command that makes it; empty if the file is one already."""
 
 
 def catalogue_of(path: Path, head: bytes) -> OtherFormat | None:

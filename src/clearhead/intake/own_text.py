@@ -117,7 +117,7 @@ class OwnText:
 
 
 def without_labels(text: OwnText) -> OwnText:
-    """The same texts for a masked language model."""
+    """The same texts, for a masked language model."""
     if text.template == "my-pairs":
         rule = "learns from texts, but these are pairs"
         raise ConfigError("masked", True, rule, "give the texts of one side, or leave it out")

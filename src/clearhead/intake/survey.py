@@ -31,7 +31,7 @@ class Survey:
     longest: int
     """Bytes of the longest side of a document."""
     longest_text: str
-    """That side, or the head of it."""
+    """The text of that side, or its beginning."""
     sample: DataConfig
     """The settings for the sample, which is all of the text if there is little."""
     sample_bytes: int

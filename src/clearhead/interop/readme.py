@@ -13,7 +13,8 @@ README = "README.md"
 Library = Literal["huggingface", "ctranslate2", "onnx"]
 
 JOINED = "decoder on pairs"
-"""Beside the families: a decoder that reads a line and writes its translation behind it."""
+"""The name for a decoder, beside the families, that reads a line and writes its translation after
+it."""
 
 CLASSIFIER = "classifier"
 """An encoder with a head for labels."""

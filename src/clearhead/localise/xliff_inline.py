@@ -107,5 +107,5 @@ class InlineElements:
 
 
 def _name(element: Any) -> str:
-    """Without its namespace; comments have none."""
+    """The name without its namespace; comments have none."""
     return element.tag.rpartition("}")[2] if isinstance(element.tag, str) else ""

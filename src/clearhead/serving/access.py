@@ -90,8 +90,8 @@ class ApiKeys:
 
 
 class Callers(NamedTuple):
-    """Whose requests are answered, by what browsers send: `Host`, the name that the server was
-    called by, and `Origin`, the site of the page that asks."""
+    """Decides whose requests are answered, by what browsers send: `Host`, the name that the server
+    was called by, and `Origin`, the site of the page that asks."""
 
     host: str
     """Where the server listens."""

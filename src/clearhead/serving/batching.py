@@ -42,7 +42,7 @@ class BatchJob:
         self.n_tokens = sum(len(source.tokens) for source in sources)
         """The tokens of the sentences that wait."""
         self.most_tokens = FIRST_TOKENS
-        """That it may have in a batch, if it is a long one."""
+        """The tokens that a long request may have in a batch."""
         self.found: list[Any] = [None] * len(sources)
         self.n_left = len(sources)
         self.done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
@@ -61,7 +61,7 @@ class Batcher:
     def __init__(self, name: str, translate: Translate, limits: Limits, metrics: Metrics) -> None:
         self.name, self.limits, self.metrics = name, limits, metrics
         self.n_tokens = 0
-        """That wait."""
+        """The tokens that wait."""
         self.tokens_per_second = 1000.0  # a guess, until there is a measured one
         self.short = BatchQueue(self, translate, is_long=False)
         self.long = BatchQueue(self, translate, is_long=True)
@@ -80,12 +80,12 @@ class Batcher:
         return [answered for answered in job.found if answered is not None]
 
     async def close(self) -> None:
-        """After the last job."""
+        """Closes both queues after the last job."""
         self.short.close()
         self.long.close()
 
     def count(self, n_tokens: int) -> None:
-        """So many more wait."""
+        """Counts so many more waiting tokens."""
         self.n_tokens += n_tokens
         self.metrics.waiting(self.name, self.n_tokens)
 
@@ -108,7 +108,7 @@ class BatchQueue:
         self._task = asyncio.get_running_loop().create_task(self._work())
 
     async def run(self, job: BatchJob) -> None:
-        """Until it is done, or cancelled."""
+        """Runs a job until it is done, or cancelled."""
         self._count(job.n_tokens, len(job.sources))
         self.jobs.append(job)
         self._arrived.set()
@@ -118,7 +118,7 @@ class BatchQueue:
             self._drop(job)
 
     def close(self) -> None:
-        """After the last job."""
+        """Closes the queue after the last job."""
         self._task.cancel()
         self._thread.shutdown(wait=True, cancel_futures=True)
 

@@ -22,8 +22,8 @@ MAX_PIPELINED = 16
 """Requests of a connection that wait for the answer to an earlier one."""
 READ_AT_ONCE = 2**18  # bytes; by asyncio
 DRAIN_SECONDS = 2.0
-"""After an answer that did not wait for the end of the request. A connection that is closed while
-its client sends would take the answer with it."""
+"""The seconds for which requests are still read after an answer that did not wait for the end of
+the request. A connection that is closed while its client sends would lose the answer."""
 MAX_DRAINED = 2**20  # bytes
 MAX_REFUSED = 64
 """Connections that get an answer where there is no place; further ones are closed at once."""

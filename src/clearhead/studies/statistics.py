@@ -146,7 +146,8 @@ def _detectable_share(
 
 
 def _chance(shift: float, noise: "_Component", floor: float) -> float:
-    """That a difference is found above both the floor and Student's limit, if `shift` is true."""
+    """The probability that a difference is found above both the floor and Student's limit, if
+    `shift` is true."""
     if noise.variance == 0:
         return float(shift > floor)
     stats, error = scipy_stats(), math.sqrt(noise.variance)

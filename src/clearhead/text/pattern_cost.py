@@ -45,7 +45,7 @@ MAX_LOOK = 100
 MAX_FREE = 4
 """Properties and edges about which nothing is known: each doubles the kinds of characters."""
 EXACT = 0x80
-"""Up to this code, each character is looked at by itself."""
+"""The last code up to which each character is looked at by itself."""
 CATEGORIES = ["Lu", "Ll", "Lt", "Lm", "Lo", "Mn", "Mc", "Me", "Nd", "Nl", "No", "Pc", "Pd", "Ps"]
 CATEGORIES += ["Pe", "Pi", "Pf", "Po", "Sm", "Sc", "Sk", "So", "Zs", "Zl", "Zp", "Cc", "Cf", "Cs"]
 CATEGORIES += ["Co", "Cn"]

@@ -80,7 +80,7 @@ class Parsed(NamedTuple):
     borders: frozenset[int]
     """Codes at which some set of characters begins or has ended."""
     properties: frozenset[str]
-    """Whose members we do not know, such as scripts."""
+    """The properties whose members we do not know, such as scripts."""
     by_category: bool
     """Whether categories of Unicode matter."""
 

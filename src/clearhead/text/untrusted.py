@@ -77,8 +77,8 @@ def check_sizes(text: str) -> None:
 
 
 def check_parts(library: LibraryTokenizer) -> None:
-    """That no short text takes minutes or fills the memory, whatever the text. The parts are judged
-    as the library has understood them."""
+    """Checks that no short text takes minutes or fills the memory, whatever the text. The parts are
+    judged as the library has understood them."""
     if trusts_tokenizers():
         return
     normalizer, pre_tokenizer, post_processor, decoder = _states(library)

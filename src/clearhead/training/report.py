@@ -21,7 +21,7 @@ MAX_LINE = 2**24
 TIMED = ("tokens_per_second", "utilisation")
 """Values that differ between two runs of the same steps; they are last in a line."""
 SAMPLES = "samples"
-"""Beside the numbers of a validation: texts with their translations."""
+"""A key beside the numbers of a validation: texts with their translations."""
 SHOWN = 160  # characters of a text
 MetricsLine = dict[str, Any]
 _log = logging.getLogger("clearhead")

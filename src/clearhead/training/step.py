@@ -25,7 +25,7 @@ class Update(NamedTuple):
     loss: float
     """Nats for each target of the global batch."""
     grad_norm: float
-    """Before clipping."""
+    """The norm of the gradient before clipping."""
     n_targets: int
     lr: float
     finite: bool

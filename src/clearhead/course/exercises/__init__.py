@@ -51,7 +51,7 @@ class Exercise:
 
     @property
     def checks(self) -> "list[ExerciseCheck]":
-        """In their order."""
+        """The checks in their order."""
         return self._module("checks").CHECKS.all
 
     @property
@@ -66,7 +66,7 @@ class Exercise:
 
     @property
     def check_names(self) -> list[str]:
-        """In their order."""
+        """The checks in their order."""
         return list(self.texts("en")["checks"])
 
     @property

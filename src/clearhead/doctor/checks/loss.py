@@ -187,7 +187,8 @@ def _ignored_targets(patient: Patient, seed: int) -> Iterator[Finding]:
 
 
 def _halved(patient: Patient, model: nn.Module, inputs: CallInputs, targets: Tensor) -> bool:
-    """Beside as many rows of ignored targets only, rows cost half of what they cost alone."""
+    """Whether rows cost half of what they cost alone, beside as many rows of ignored targets
+    only."""
     beside = targets.clone()
     beside[2:] = patient.calls.ignored
     alone = float(_loss(patient, model, inputs.rows(slice(0, 2)), targets[:2]))

@@ -28,7 +28,7 @@ class Spread:
     """The first module in which it reaches another position."""
     of_a_norm: bool = False
     by_design: bool = False
-    """That module is another kind of attention, or a recurrence."""
+    """Whether that module is another kind of attention, or a recurrence."""
 
     @property
     def elsewhere(self) -> bool:

@@ -270,7 +270,7 @@ def hidden_tokens(patient: Patient) -> Iterator[Finding]:
 
 
 def _without_its_row(patient: Patient, token: int, inputs: CallInputs, place: int) -> float | None:
-    """By how much later logits change when the token's own row of the table does."""
+    """How much later logits change when the token's own row of the table does."""
     model = copy_model(patient.specimen)
     tokens = inputs.tokens.clone()
     tokens[:, place] = token

@@ -94,7 +94,7 @@ def _measured(patient: Patient) -> Iterator[Scores]:
 
 
 def _slope(one: Attention, other: Attention) -> float | None:
-    """By how much scores change with products; None if that is not one number."""
+    """How much scores change with products; None if that is not one number."""
     if one.product is None or other.product is None:
         return None
     open_to_both = (one.weights > 0) & (other.weights > 0)

@@ -116,7 +116,7 @@ def _nearest_slope(
 
 
 def _slope(way: Sequence[tuple[Tensor, Tensor]], loss: Callable[[], Tensor], step: float) -> float:
-    """By a step to either side of where the parameters are; they are put back."""
+    """Measures the slope by a step to either side of the parameters, which are put back."""
     losses: list[float] = []
     with torch.no_grad():
         kept = [parameter.clone() for parameter, _ in way]

@@ -100,7 +100,7 @@ def diff(
 def _walked(
     one: Program, other: Program, weights: CommonWeights, seconds: float, language: Language
 ) -> Walk:
-    """Without common weights nothing that is computed with them can be compared."""
+    """Nothing that is computed with weights can be compared if the two have none in common."""
     try:
         if weights.common:
             return walk(one, other, seconds=seconds)

@@ -17,7 +17,8 @@ from .replaying import CannotReplayError, ChangedValues, Replay
 from .substituting import Substitution
 
 SAME = 1e-6
-"""Up to this share of its size a tensor that an experiment makes is the reference's."""
+"""A tensor that an experiment makes counts as the reference's if it differs by at most this share
+of its size."""
 
 
 @dataclass(frozen=True)

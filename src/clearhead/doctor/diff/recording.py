@@ -53,7 +53,7 @@ class Plan:
     stop_after: int | None = None
     """The run ends behind this operation: nothing later is asked about."""
     precision: torch.dtype | None = torch.float64
-    """In which all floating-point numbers are; None: each as the program says."""
+    """The precision of all floating-point numbers; None: each as the program says."""
     parts: frozenset[tuple[int, int]] = frozenset()
     """Results with so many elements are also recorded in parts, along each axis of this size: the
     other program may compute the parts in a loop, for example over heads."""
@@ -108,7 +108,7 @@ class Recording:
 
     operations: list[Operation]
     steps: list[RecordedCall]
-    """By the number of the call."""
+    """The recorded calls by their number."""
     output: int | None
     """The operation that made the logits; None if the run was stopped."""
     logits: Tensor | None

@@ -58,7 +58,7 @@ class PortReport(PortFacts):
         yield f"{word('verdict', 'en')}: {verdict_text(self, 'en')}"
 
     def _repr_html_(self) -> str:
-        """In a notebook."""
+        """The report in a notebook."""
         from .page import as_fragment
 
         return as_fragment(self)

@@ -11,7 +11,7 @@ _ROLES = {
     "up": ("up", "up_proj", "w_up", "fc_up"),
 }
 _ORDER = ("query", "key", "value")
-"""In which a fused matrix holds them."""
+"""The order in which a fused matrix holds them."""
 
 
 @dataclass(frozen=True)

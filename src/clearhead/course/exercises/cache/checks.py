@@ -134,7 +134,7 @@ def any_batch(it: Learned) -> None:
 
 @CHECKS.about("CachedAttention")
 def each_token_once(it: Learned) -> None:
-    """That is what a cache is for."""
+    """The model reads each token once: a cache is for that."""
     seen = seen_tokens(it["CachedAttention"])
     over = [f"{name} {n}" for name, n in seen.items() if n != 6]
     require(not over, seen=", ".join(over))

@@ -142,7 +142,7 @@ def under_the_mask(it: Learned) -> None:
 
 @CHECKS.about("masked_weights")
 def shares_by_score(it: Learned) -> None:
-    """Among the allowed keys it is the softmax of their scores."""
+    """The weights of the allowed keys are the softmax of their scores."""
     scores = torch.randn(2, 4, 4)
     found = it["masked_weights"](scores, _allowed())[0, 2, :3]
     wanted = scores[0, 2, :3].softmax(-1)

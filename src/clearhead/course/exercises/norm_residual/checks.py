@@ -105,7 +105,7 @@ def one_token(it: Learned) -> None:
 
 @CHECKS.about("layer_norm")
 def mean_0(it: Learned) -> None:
-    """Over the features."""
+    """The mean over the features is 0."""
     mean = _neutral(it["layer_norm"], _x()).mean(-1).abs().max()
     require(mean < 1e-6, mean=f"{mean:.2f}")
 

@@ -6,7 +6,7 @@ from torch import Tensor
 
 
 def layer_norm(x: Tensor, weight: Tensor, bias: Tensor, eps: float) -> Tensor:
-    """Over the features of one token."""
+    """Normalises the features of one token."""
     mean = x.mean(dim=-1, keepdim=True)
     variance = x.var(dim=-1, keepdim=True, unbiased=False)
     return (x - mean) / (variance + eps).sqrt() * weight + bias

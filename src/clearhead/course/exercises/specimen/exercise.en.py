@@ -93,5 +93,5 @@ class Specimen(nn.Module):
 
 
 def build() -> nn.Module:
-    """For the doctor."""
+    """Builds the model for the doctor."""
     return Specimen(50, 32, 4, 2, 0.1)
