@@ -199,7 +199,7 @@ class _Parser:
         return lambda character: low <= character.code <= high
 
     def class_escape(self) -> Test | None:
-        r"""Reads what follows a backslash: \s, \p{L} and the like; None: something else is there."""
+        r"""Reads what follows a backslash: \s, \p{L} and so on; None: something else is there."""
         if named := self.taken(r"([pP])\{(\^?)([A-Za-z_ ]{1,40})\}"):
             test = self.has_property(named[3])
             return _not(test) if (named[1] == "P") != bool(named[2]) else test
