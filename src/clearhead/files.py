@@ -1,4 +1,5 @@
-"""Files that are whole or as they were, locks, and folders that somebody else may have sent."""
+"""Files that are written whole or not at all, locks, and folders that may come from somebody
+else."""
 
 import errno
 import hashlib
@@ -94,8 +95,8 @@ def sha256_of(path: Path) -> str:
 
 
 def sync(path: Path) -> None:
-    """Onto the disk: a file's bytes, or the names in a folder, without which a power cut may undo a
-    rename."""
+    """Syncs a file's bytes, or the names in a folder, to the disk; without it, a power cut may undo
+    a rename."""
     is_folder = path.is_dir()
     if os.name == "nt" and is_folder:  # names need no syncing there
         return
@@ -123,7 +124,7 @@ def open_plain(path: Path, flags: int) -> int:
 
 
 def refuse_folder(path: Path) -> None:
-    """Raises if a folder stands in the place of a file."""
+    """Raises if a folder stands in place of a file."""
     if path.is_dir():
         raise FolderError(f"{path} is a folder where a file should be; rename it or remove it")
 

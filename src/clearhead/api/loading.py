@@ -1,4 +1,4 @@
-"""Opening a model: of a run, a model folder, a Hugging Face folder, or a shipped one."""
+"""Opens a model: that of a run, a model folder, a Hugging Face folder, or a shipped model."""
 
 from pathlib import Path
 

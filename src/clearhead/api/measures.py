@@ -93,7 +93,7 @@ def pairs_to_translate(
     source: LinesGiven | None,
     reference: LinesGiven | None,
 ) -> tuple[list[str], list[str], str]:
-    """Sources, references, and where they are from: of a run its own test set, unless given."""
+    """The sources, the references, and their origin: by default, a run's own test set."""
     if source is None and reference is None and model.is_run:
         recipe = recipe_of_run(model.folder)
         split, documents = _documents(model.folder, recipe.data, split)

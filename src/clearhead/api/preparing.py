@@ -63,7 +63,7 @@ def prepare(
 
 
 def prepared_folder(name: str, folder: str | Path | None) -> Path:
-    """prepared/NAME, unless another folder is given."""
+    """The folder for prepared text: prepared/NAME, unless another folder is given."""
     return as_path("folder", folder, PREPARED / name)
 
 

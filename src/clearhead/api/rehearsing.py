@@ -33,8 +33,8 @@ _stages = logging.getLogger("clearhead.progress")
 def rehearse_own(
     first: Path, recipe: Recipe, text_folder: Path, *, texts: int, minutes: float
 ) -> tuple[Recipe, str]:
-    """The recipe with the first model's translations of at most so many new sources to rehearse,
-    and what to say of them. If hardly any can be translated, the recipe as it is."""
+    """The recipe with up to so many translations by the first model to rehearse, and a message
+    about them. If hardly any source can be translated, the recipe does not change."""
     _stages.info("translating new sources with %s, to be rehearsed", first)
     pairs = list(
         _translated(first, recipe.data, texts, time.monotonic() + 60 * MOST_TIME * minutes)

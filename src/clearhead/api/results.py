@@ -1,4 +1,4 @@
-"""What a model's answers are made of, for whoever wants more than the text."""
+"""What a model's answers are made of, for callers that want more than the text."""
 
 from dataclasses import dataclass
 

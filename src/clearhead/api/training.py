@@ -212,8 +212,9 @@ def _train(
 
 
 def _measure(run: Run, corpus: Corpus) -> tuple[Measure | None, Sequence[str]]:
-    """What validation says beside the loss, and its names: of a classifier its accuracy, of a
-    translator BLEU and samples, of a language model samples, if the recipe asks for them."""
+    """What validation measures beside the loss, with its names: the accuracy of a classifier;
+    the BLEU and samples of a translator; the samples of a language model, if the recipe asks for
+    them."""
     n, task = run.recipe.train.translate_valid, corpus.manifest.task
     n_shown = run.recipe.train.sample_valid
     if n_shown and task not in ("pairs", "language-model"):

@@ -1,4 +1,5 @@
-"""The command line: `clearhead VERB …`. A verb is a file in this folder, imported when used."""
+"""The command line: `clearhead VERB …`. Each command is a file in this folder, imported when
+used."""
 
 import errno
 import io
@@ -50,7 +51,7 @@ longer read."""
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Runs one verb. Returns 0, 2 for a user error, or 130 after Ctrl-C."""
+    """Runs one command. Returns 0, 2 for a user error, or 130 after Ctrl-C."""
     arguments = sys.argv[1:] if arguments is None else arguments
     for name, mode in {"stdin": "r", "stdout": "w", "stderr": "w"}.items():
         if getattr(sys, name) is None:  # closed before the start: `>&-`, or a service

@@ -16,7 +16,7 @@ _NUMBERS = {"float": ("a number", "10"), "int": ("a whole number", "10")}
 
 
 class Arguments(argparse.ArgumentParser):
-    """The arguments of one verb."""
+    """The arguments of one command."""
 
     def error(self, message: str) -> NoReturn:
         """What argparse found wrong, in our words where they are known."""

@@ -1,5 +1,5 @@
 """What the command line shares with the API: an option has the name and the default of a parameter
-of the function that its verb calls."""
+of the function that its command calls."""
 
 import argparse
 import inspect

@@ -1,4 +1,4 @@
-"""The arguments of every verb that takes a model, and how it is opened."""
+"""The arguments of every command that takes a model, and how it is opened."""
 
 import argparse
 from pathlib import Path

@@ -25,7 +25,7 @@ def tell_passed(folder: LearnFolder, exercise: Exercise, n: int, *, watching: bo
 
 
 def tell_hint(folder: LearnFolder, exercise: Exercise) -> str:
-    """The next hint; behind the last one, what is left to ask for."""
+    """The next hint; after the last one, what is left to ask for."""
     number, text = folder.hint(exercise)
     n_hints = len(exercise.texts(folder.state.language)["hints"])
     say = phrases(folder.state.language)

@@ -1,4 +1,4 @@
-"""One output line per input line: what the verbs that read and write text share.
+"""One output line per input line: what the commands that read and write text share.
 
 Lines are processed as they arrive. Lines that wait are processed together, up to a chunk, sorted by
 length inside it; a single line is answered at once. The order is kept.

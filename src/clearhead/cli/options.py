@@ -1,5 +1,5 @@
 """Options of a command from the fields of an option class: flag, type, choices and help. Defaults
-are filled in from the function that the verb calls (`calling.fill_defaults`)."""
+are filled in from the function that the command calls (`calling.fill_defaults`)."""
 
 import argparse
 from collections.abc import Callable, Mapping

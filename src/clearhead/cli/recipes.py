@@ -1,4 +1,4 @@
-"""The arguments of every verb that takes a recipe: RECIPE, and a dotted option for each key."""
+"""The arguments of every command that takes a recipe: RECIPE, and a dotted option for each key."""
 
 import argparse
 import shlex

@@ -124,7 +124,8 @@ def _validations(records: list[MetricsLine]) -> list[MetricsLine]:
 
 
 def _is_number(value: object) -> bool:
-    """Not a word, which NaN is there, and none that only damage can have put there."""
+    """Whether it is a number: not a word, which stands for NaN, nor a value that only damage can
+    have put there."""
     return isinstance(value, int | float) and abs(value) < 1e300
 
 

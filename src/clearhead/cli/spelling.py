@@ -22,7 +22,7 @@ class _Option(NamedTuple):
 
 
 _options: dict[str, _Option] = {}
-"""The options of the verb that runs, by the names that they have in Python."""
+"""The options of the command that runs, by the names that they have in Python."""
 
 
 def know_options(parser: argparse.ArgumentParser) -> None:
@@ -36,7 +36,7 @@ def know_options(parser: argparse.ArgumentParser) -> None:
 
 
 def as_flags(message: str, *, keys: bool = False) -> str:
-    """The message with flags in the place of the library's names of settings; with `keys`, those of
+    """The message with flags in place of the library's names of settings; with `keys`, those of
     a recipe too. Lines of Python, which are indented, stay as they are, and what says both."""
     lines = message.split("\n")
     both = [text_line.startswith("    ") or "(command: --" in text_line for text_line in lines]

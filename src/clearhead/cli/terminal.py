@@ -109,9 +109,9 @@ def discard(stream: TextIO) -> None:
 
 @contextmanager
 def output_may_close() -> Iterator[None]:
-    """Inside the block, a reader that leaves (`| head`), a terminal that is closed or a full disk
-    under the output ends nothing. For verbs whose product is files: their output only tells how far
-    they are."""
+    """Inside the block, nothing ends because a reader leaves (`| head`), a terminal is closed, or
+    the disk under the output is full. For commands that produce files: their output only shows the
+    progress."""
     before = sys.stdout, sys.stderr
     sys.stdout = cast(TextIO, MayClose(before[0], "standard output"))
     sys.stderr = cast(TextIO, MayClose(before[1], "standard error"))

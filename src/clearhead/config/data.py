@@ -31,7 +31,7 @@ MOST_TOKENS = 2**20
 and the process ends if there is not enough."""
 MAX_PLACEHOLDERS = 1024
 TERM_TOKENS = ("<term-start>", "<term-target>", "<term-end>")
-"""The reserved tokens around a term of a source: before it, before its translation, and behind."""
+"""The reserved tokens around a term of a source: before it, before its translation, and after."""
 
 
 def label_token(label: str) -> str:
@@ -81,7 +81,7 @@ class DataConfig:
     label_as: LabelAs = "token"
     """Classification only: what the model predicts. "class": one of the labels, by a head over the
     first token, as BERT does; other software opens such a model as a classifier. "token": the
-    label's token in the place of a mask; a new tokenizer gets one token for each label, and a
+    label's token in place of a mask; a new tokenizer gets one token for each label, and a
     loaded tokenizer must have them."""
     document: DocumentUnit = "line"
     """What ends with <eos> in plain text: each "line", or the whole "file", to its last byte."""

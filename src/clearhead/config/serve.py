@@ -67,7 +67,7 @@ class RequestLimits:
     """Open connections of a worker. A further one takes the place of the one that has waited for
     its client the longest; if all are working, it is refused with status 503."""
     max_per_address: int = 500
-    """The same for the connections of one address. A proxy is one address."""
+    """The limit on the connections of one address. A proxy is one address."""
     client_seconds: float = 15.0
     """Time for a client to send a whole request, to read the answer, and to ask again on a
     connection that is kept open. Nothing that it sends renews it."""

@@ -29,8 +29,8 @@ class TrainConfig:
     start_from: str | None = None
     """A model folder whose weights a new run starts with. Not set: random weights."""
     rehearse: str | None = None
-    """A prepared folder, that of the text which start_from was trained on: some steps read it, so
-    that the model does not forget it. Not set: no step does."""
+    """The prepared folder of the text that start_from was trained on: some steps read it, so that
+    the model does not forget it. Not set: no step does."""
     rehearse_share: float = 0.5
     """Share of the steps that read the folder of rehearse."""
     steps: int = 1000

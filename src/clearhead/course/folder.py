@@ -112,8 +112,8 @@ class LearnFolder:
         return next((other for other in others if not self.has_passed(other)), None)
 
     def check(self, exercises: Sequence[Exercise]) -> dict[str, Verdict]:
-        """Checks files and notes how it went. Beside a file that has passed, the reference stands
-        in `solutions`."""
+        """Checks files and notes how it went. If a file has passed, its reference is written to
+        `solutions`."""
         hashes: dict[str, str] = {}
         for exercise in exercises:
             file = self.path / exercise.file

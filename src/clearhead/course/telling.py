@@ -96,7 +96,7 @@ _NEVER_FIRST = set("，。；：、）”！？")
 
 
 def _pieces(text: str) -> list[str]:
-    """Latin words with the blank behind them, and single Chinese characters."""
+    """Latin words with the blank that follows them, and single Chinese characters."""
     pieces: list[str] = []
     for character in text:
         narrow = cell_len(character) == 1

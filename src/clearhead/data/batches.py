@@ -144,7 +144,7 @@ def class_batch(
     pad_id: int,
     samples: SampleIds,
 ) -> ClassBatch:
-    """Each text, which ends in <eos>, behind <bos>, from whose place the class is predicted."""
+    """Each text, which ends in <eos>, after <bos>, from whose place the class is predicted."""
     inputs = [np.insert(text.astype(np.int64), 0, bos_id) for text in texts]
     targets = torch.tensor(classes, dtype=torch.int64)
     return ClassBatch(inputs=pad_rows(inputs, pad_id), targets=targets, samples=samples)
@@ -186,7 +186,7 @@ class Renumbering:
     def __call__(
         self, source: NDArray[np.integer], target: NDArray[np.integer], key: int
     ) -> list[NDArray[np.integer]]:
-        """Both sides of a pair: a pure function of the tokens and the key."""
+        """Replaces tokens on both sides of a pair: a pure function of the tokens and the key."""
         order = permute(np.arange(self.n), self.n, key) if self.n else None
         return [
             tokens if order is None else _replaced(tokens, ids, ids[order])

@@ -62,7 +62,7 @@ class BatchLayout(Protocol):
 
 
 class _Pairs:
-    """What the two layouts of pairs share."""
+    """What the two layouts of labelled texts share: texts of similar length share a batch."""
 
     def __init__(
         self,
@@ -89,7 +89,7 @@ class _Pairs:
 
 
 class PairLayout(_Pairs):
-    """Source and target of about the same length together, as many as the budget allows."""
+    """Groups pairs whose sources and targets have similar lengths, as many as the budget allows."""
 
     def cut(self, samples: Integers, key: int) -> list[list[BatchRow]]:
         source, target = self.source.lengths(samples), self.target.lengths(samples)
@@ -115,7 +115,7 @@ class PairLayout(_Pairs):
 
 
 class JoinedLayout(_Pairs):
-    """Source and target in one row, for a decoder; rows of about the same length together."""
+    """Puts source and target into one row, for a decoder; rows of similar length share a batch."""
 
     def cut(self, samples: Integers, key: int) -> list[list[BatchRow]]:
         lengths = self.source.lengths(samples) + self.target.lengths(samples)
@@ -136,7 +136,7 @@ class JoinedLayout(_Pairs):
 
 
 class _Labelled:
-    """What the two layouts of labelled texts share: texts of about the same length together."""
+    """What the two layouts of labelled texts share: texts of similar length share a batch."""
 
     def __init__(
         self, text: TokenStore, label: TokenStore, config: BatchConfig, tokenizer: Tokenizer
@@ -162,8 +162,8 @@ class _Labelled:
 
 
 class LabelledLayout(_Labelled):
-    """Each text is followed by a mask in the place of its label: classification is the prediction
-    of one masked token."""
+    """Puts a mask after each text in place of its label: classification is the prediction of one
+    masked token."""
 
     def collate(self, rows: Sequence[BatchRow], key: int) -> LabelledBatch:  # noqa: ARG002
         assert self.mask_id is not None

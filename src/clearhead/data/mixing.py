@@ -17,8 +17,8 @@ def is_rehearsal(step: int, share: float) -> bool:
 
 
 class MixedLoader(Loader):
-    """The batches of a corpus, and in a share of the steps those of `rehearsed`. Epochs are those
-    of the corpus."""
+    """Mixes the batches of a corpus with those of `rehearsed`, which take a share of the steps.
+    Epochs count passes over the corpus."""
 
     def __init__(
         self,
@@ -37,7 +37,7 @@ class MixedLoader(Loader):
         self.share = share
 
     def state(self) -> dict[str, Any]:
-        """Both positions."""
+        """The positions in both corpora."""
         own = {"share": self.share, **self.rehearsed.state()}
         return {**super().state(), "rehearsed": own}
 
@@ -47,7 +47,7 @@ class MixedLoader(Loader):
         own = state.get("rehearsed")
         if not isinstance(own, dict) or own.get("share") != self.share:
             raise DataError(
-                "this position belongs to steps that did not rehearse, or in another share; "
+                "the steps up to this position rehearsed nothing, or another share; "
                 "restore train.rehearse and train.rehearse_share, or start a new run"
             )
         self.rehearsed.load_state(own)

@@ -60,8 +60,8 @@ class Codec:
     def encode_masked(
         self, texts: Sequence[MaskedText], glossary: Glossary | None = None
     ) -> list[list[int]]:
-        """The same, of texts with numbers for their spans. A span without a reserved token is
-        text."""
+        """Encodes texts with numbers for their spans as `encode` does. A span without a reserved
+        token is text."""
         most = len(self.source.placeholder_ids)
         pieces = [
             [
@@ -130,7 +130,8 @@ class Codec:
     def fit_source(
         self, ids: list[int], longest: int, *, too_long: TooLong = "refuse", name: str = "text 1"
     ) -> list[int]:
-        """What the model is given: of a source that is too long, the first tokens and the end."""
+        """The tokens that the model is given: if a source is too long, its first tokens and the
+        end."""
         if len(ids) <= self.longest_source(longest):
             return ids
         if too_long == "refuse":
@@ -145,7 +146,7 @@ class Codec:
     def fit_prompt(
         self, ids: list[int], longest: int, *, too_long: TooLong = "refuse", name: str = "text 1"
     ) -> list[int]:
-        """What a language model is given: of a prompt that is too long, the last tokens."""
+        """The tokens that a language model is given: if a prompt is too long, its last tokens."""
         if len(ids) <= longest:
             return ids
         if too_long == "refuse":

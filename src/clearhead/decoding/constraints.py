@@ -62,7 +62,7 @@ def one_of_strings(
 
 
 def begin_with(prefix: Sequence[int], then: Constraint | None = None) -> Constraint:
-    """The text begins with these tokens; then anything, or what `then` allows behind them."""
+    """The text begins with these tokens; after them comes anything, or what `then` allows."""
     prefix = [int(token) for token in prefix]
 
     def constraint(new: Sequence[int]) -> NextTokens:

@@ -1,4 +1,4 @@
-"""CTranslate2, a real engine for when speed matters, in the place of the model itself. Tokens in,
+"""CTranslate2, a real engine for when speed matters, in place of the model itself. Tokens in,
 tokens out; `decoding/text.py` does the text on both sides.
 
 CTranslate2's folder is made from the model folder on first use, with its parity certificate, in the

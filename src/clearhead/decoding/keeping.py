@@ -1,5 +1,5 @@
 """A translation keeps every span of its source: decoding admits the reserved token of each exactly
-once, and the end only behind the last of them; so with the words that it has to use. It holds for
+once, and the end only after the last of them; so with the words that it has to use. It holds for
 any model and any strategy, since what is not admitted has no probability."""
 
 from collections.abc import Sequence
@@ -71,7 +71,7 @@ class Keeping:
         return follow if state.begun else follow | admitted
 
     def needed(self, new: Sequence[int]) -> int:
-        """Tokens that are still needed behind these, the end included."""
+        """Tokens that are still needed after these, the end included."""
         return self._after(new).n_needed
 
     def _after(self, new: Sequence[int]) -> "_Progress":

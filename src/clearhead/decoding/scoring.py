@@ -27,7 +27,7 @@ def score(
     start_id: int | None = 1,
     max_tokens: int = MAX_TOKENS,
 ) -> list[list[float]]:
-    """log p of each target token, given the input before it: the source, behind which the decoder
+    """log p of each target token, given the input before it: the source, after which the decoder
     starts with `start_id`, or the prompt. One pass over each text, without a cache."""
     if len(inputs) != len(targets):
         raise InputError(

@@ -50,7 +50,7 @@ class SplitText:
 
     sentences: list[str]
     between: list[str]
-    """Before the first sentence, between each two, and behind the last."""
+    """The text before the first sentence, between each two, and after the last."""
 
     def joined(self, translated: Sequence[str], joint: str) -> str:
         """The translated sentences in the form of the text: its line ends, and its blanks at both

@@ -145,7 +145,7 @@ class _Drafting:
     def _check(
         self, texts: Sequence[_DraftedText], scores: Tensor, guesses: Tensor, draft: Tensor
     ) -> tuple[list[int], list[int]]:
-        """How many drafted tokens of each text stay, and the large model's own behind them."""
+        """How many drafted tokens of each text stay, and the large model's own after them."""
         n_texts, n = draft.shape
         seen = [
             text.tokens + row[:ahead]

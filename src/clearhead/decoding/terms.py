@@ -1,5 +1,5 @@
 """Translations that lack a term of a glossary: the term is put where the model finds it most
-likely, and the rest is decoded again behind it. A constraint guarantees its tokens, whatever the
+likely, and the rest is decoded again after it. A constraint guarantees its tokens, whatever the
 model has learnt."""
 
 import re
@@ -118,7 +118,7 @@ def _next_places(search: TermSearch, tokenizer: Tokenizer) -> list[Constraint]:
 
 @dataclass(frozen=True)
 class _Beginning:
-    """These tokens first; then what a constraint allows behind them."""
+    """These tokens first; then what a constraint allows after them."""
 
     tokens: list[int]
     then: Constraint

@@ -139,7 +139,7 @@ class OwnEngine:
 
 
 def text_of(output: Output, codec: Codec, behind: Sequence[int] = ()) -> Output:
-    """The output with its text, which may depend on the tokens that it stands behind."""
+    """The output with its text, which may depend on the tokens before it."""
     text = codec.target.decode(output.tokens, behind=behind)
     return replace(output, text=text, tokenizer=codec.target)
 

@@ -19,7 +19,7 @@ _BLANKS = re.compile(r"\s")
 
 @dataclass(frozen=True, kw_only=True)
 class Baseline:
-    """How many texts it labels right."""
+    """The result of the baseline: how many texts it labels correctly."""
 
     right: Accuracy
     learnt_from: int
@@ -38,7 +38,7 @@ def can_measure_baseline() -> bool:
 
 
 def baseline(corpus: Corpus, split: str) -> Baseline:
-    """Learnt from the training split of prepared data, and measured on another."""
+    """Learns from the training split of prepared data, and measures on another split."""
     texts, labels = labelled_texts(corpus, "train", AT_MOST)
     others, wanted = labelled_texts(corpus, split)
     predicted = _pipeline(texts).fit(texts, labels).predict(others)

@@ -31,7 +31,7 @@ from clearhead.shapes import Float, Tensor
 from clearhead.text.tokenizer import Tokenizer
 
 LabelModel = MaskedLM | Classifier
-"""What labels texts: a head, or the token in the place of a mask."""
+"""What labels texts: a head, or the token in place of a mask."""
 
 BATCH_TOKENS = 4096
 CUT = "too_long='cut'"

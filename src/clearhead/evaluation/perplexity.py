@@ -135,7 +135,7 @@ def _words_that_end(text: str, rest: str) -> int:
 
 def windows(n_tokens: int, window: int, stride: int) -> Iterable[tuple[int, int, int]]:
     """(start, first, last): tokens first…last - 1 are scored, given start…first - 1. A window reads
-    `window` tokens and so scores one more than it reads behind its first."""
+    `window` tokens and so scores one more than it reads after its first."""
     first = 1
     while first < n_tokens:
         last = min(n_tokens, first + (window if first == 1 else stride))

@@ -71,7 +71,7 @@ def finished_text(
 
     An encoder-decoder translates the text (by beam search, `beam` 4 unless given), or is shown
     `target` instead. A decoder continues the text (one that was trained on pairs writes the
-    translation behind it): greedily, with a `beam`, or drawn at a `temperature`. An encoder fills
+    translation after it): greedily, with a `beam`, or drawn at a `temperature`. An encoder fills
     in each place of the text.
     """
     text = _checked(subject, text, target)
@@ -148,7 +148,7 @@ def _decoded(
 
 def encoder_ids(subject: Subject, text: str) -> list[int]:
     """What an encoder alone is given: `<mask>` in the text is the token of that name; a classifier
-    has one behind the text, and one with a head has a start before it."""
+    has one after the text, and one with a head has a start before it."""
     if isinstance(subject.model, Classifier):
         return classifier_ids(subject.codec, text)
     tokenizer, eos_id = subject.source, subject.codec.ids.eos

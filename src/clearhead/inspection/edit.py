@@ -1,4 +1,4 @@
-"""Edits of a trace, as `ch.edit.zero("*.heads")`: what is put in the place of activations, and the
+"""Edits of a trace, as `ch.edit.zero("*.heads")`: what is put in place of activations, and the
 names that they have."""
 
 from clearhead.inspection.edits import add, change, multiply, put, zero

@@ -1,4 +1,4 @@
-"""Changes to activations: what `trace(model, edit=[…])` is given."""
+"""Changes to activations, which `trace(model, edit=[…])` takes."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass

@@ -215,7 +215,7 @@ def _last_residual(model: Model, tower: TowerName) -> Residual:
 
 
 def knows_norm(norm: nn.Module | None) -> bool:
-    """Whether `attribution` can be computed behind this norm; not behind one of the user's own."""
+    """Whether `attribution` can be computed after this norm; not after one of the user's own."""
     return norm is None or isinstance(norm, LayerNorm | RMSNorm)
 
 

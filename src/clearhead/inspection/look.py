@@ -125,7 +125,7 @@ def look(
 
 
 def look_label(subject: Subject, ids: list[int], *, language: str = "en") -> dict[str, Any]:
-    """The document of a classifier's run: a label in the place of what is written."""
+    """The document of a classifier's run: a label in place of what is written."""
     model, codec = subject.model, subject.codec
     assert isinstance(model, Classifier)
     text = Text(ids, None, ids)

@@ -19,7 +19,7 @@ from clearhead.models import Model
 from clearhead.shapes import Tensor
 
 Replacement = Literal["zero", "mean"]
-"""What stands in the place of what is off. Zero is seldom neutral for a head; the mean is that of
+"""What stands in place of what is off. Zero is seldom neutral for a head; the mean is that of
 this text's own run."""
 
 

@@ -126,7 +126,7 @@ class Trace:
         return bool(self._stored(name))
 
     def joined(self, name: str) -> Tensor:
-        """The calls of one decoding behind each other. Matrices grow with every call: keys that
+        """The calls of one decoding, one after another. Matrices grow with every call: keys that
         an earlier query could not see yet are 0 in weights, -inf in scores."""
         calls = self.calls(name)
         site = self._sites[name]

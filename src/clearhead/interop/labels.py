@@ -19,7 +19,7 @@ class Labels:
     mask: int | None
     """The token after a text, at whose position the label is predicted; None: a head does it."""
     ids: dict[str, int]
-    """The token of each label; of a head, the number of its class."""
+    """The token of each label; if the model has a head, the number of the label's class."""
 
 
 def labels_of_head(config: ModelConfig) -> Labels | None:

@@ -61,7 +61,7 @@ class Probe:
 
 
 def probes(config: ModelConfig) -> Iterator[Probe]:
-    """The same ones for the same configuration."""
+    """The same probes for the same configuration."""
     draw = torch.Generator().manual_seed(0)
     longest = longest_probe(config)
     usual = min(longest, 16)

@@ -60,8 +60,8 @@ def copy_tokenizer(source: Path, target: Path, config: ModelConfig) -> None:
 
 
 def added_by_itself(tokenizer: Tokenizer) -> tuple[list[int], list[int]]:
-    """The ids that a tokenizer puts before and behind every text in other software: here a text is
-    what it says, and starts and ends are added by the model's task."""
+    """The ids that a tokenizer adds before and after every text in other software. clearhead adds
+    starts and ends by the model's task instead."""
     for text in _short_texts(tokenizer):
         try:
             with panics_are_errors():

@@ -124,7 +124,7 @@ def is_used(target: str, text: str) -> bool:
 
 
 def with_blank(target: str) -> str:
-    """A term as it stands inside a text: behind a blank, if its script has them."""
+    """A term as it stands inside a text: after a blank, if its script has blanks."""
     return f" {target}" if _SPACED.match(target) else target
 
 

@@ -12,7 +12,7 @@ class Inline:
     """An element inside a text, or one end of it."""
 
     number: int
-    """The same for both ends."""
+    """The number of the element, the same for both of its ends."""
     role: Literal["opens", "closes", "alone"]
 
 

@@ -1,4 +1,4 @@
-"""A text with numbers in the place of its spans, and the text again."""
+"""Replaces the spans of a text by numbers, and puts them back."""
 
 from collections import Counter
 from collections.abc import Sequence

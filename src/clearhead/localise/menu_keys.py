@@ -1,5 +1,5 @@
-"""The letter of a menu entry that a key stands for: `_File`, `&Quit`. It is not copied: a
-translation gets its own, in the way of its language (`_Fichier`, `文件(_F)`)."""
+"""The accelerator key of a menu entry: `_File`, `&Quit`. It is not copied: a translation gets its
+own key, as is usual in its language (`_Fichier`, `文件(_F)`)."""
 
 import re
 from collections.abc import Sequence
@@ -26,7 +26,9 @@ class MenuKey(NamedTuple):
 
 
 def without_menu_key(pieces: Pieces) -> tuple[Pieces, MenuKey | None]:
-    """The pieces of a text without its menu key. A text that has the sign twice has none."""
+    """The pieces of a translation with a menu key. In a script without keys, the source's key
+    follows the text in brackets; in others, the key is the same letter, if there is one, or the
+    first."""
     texts = [piece for piece in pieces if isinstance(piece, str)]
     if sum(map(len, texts)) > MAX_LENGTH:
         return pieces, None
@@ -48,8 +50,8 @@ def without_menu_key(pieces: Pieces) -> tuple[Pieces, MenuKey | None]:
 
 
 def with_menu_key(pieces: Sequence[str | int], menu_key: MenuKey, language: str) -> list[str | int]:
-    """The pieces of a translation with a menu key. Where letters have no keys, that of the
-    source stands in brackets behind the text; else the same letter, if there is one, or the
+    """The pieces of a translation with a menu key. In a script without keys, the source's key
+    follows the text in brackets; in others, the key is the same letter, if there is one, or the
     first."""
     sign, letter = menu_key
     places = [number for number, piece in enumerate(pieces) if isinstance(piece, str)]

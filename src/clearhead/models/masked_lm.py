@@ -15,7 +15,7 @@ from clearhead.stacks.encoder import Encoder
 
 
 class EncoderModel(nn.Module):
-    """What both models share: the encoder stack, its embeddings, and a head behind it."""
+    """What both models share: the encoder stack, its embeddings, and a head after it."""
 
     def __init__(
         self,

@@ -1,4 +1,4 @@
-"""A part of the user's own in the place of one of clearhead's: checked, named, built."""
+"""The user's own parts in place of clearhead's: checked, named, built."""
 
 import sys
 from collections.abc import Iterator
@@ -50,7 +50,7 @@ def part_name(part: type) -> str:
 
 
 def build_part(part: type[nn.Module], config: ModelConfig, **settings: bool) -> nn.Module:
-    """One part of the user's own, if its constructor takes what it is given."""
+    """Builds one part of the user's own, if its constructor takes these arguments."""
     try:
         return part(config, **settings)
     except TypeError as error:

@@ -96,7 +96,7 @@ class Cache:
         self.lengths = [self.lengths[row] for row in rows.tolist()]
 
     def join(self, other: "Cache") -> None:
-        """The rows of another cache of the same model stand behind these."""
+        """Appends the rows of another cache of the same model to these."""
         capacity = max(self.length, other.length) + SPARE
         self.layers = _stacked(self.layers, other.layers, capacity)
         if self.sources is not None and other.sources is not None:
@@ -125,7 +125,7 @@ class LayerCache(NamedTuple):
         return self.cache.sources[self.layer]
 
     def append(self, new: KeysValues) -> KeysValues:
-        """Put the keys and values of this call's tokens behind the old ones; return all of them."""
+        """Append the keys and values of this call's tokens to the old ones; return all of them."""
         cache, n_tokens = self.cache, new.keys.shape[2]
         own = cache.layers[self.layer]
         if cache.shown > own.keys.shape[2]:

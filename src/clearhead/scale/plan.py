@@ -18,7 +18,7 @@ from clearhead.scale.published import published_family
 from clearhead.scale.report import plan_lines
 
 ANY_UTILISATION = 0.35
-"""Where the table of accelerators names no published one."""
+"""The utilisation that is assumed if the table of accelerators names no published one."""
 
 WITHOUT_RECIPE = TrainConfig(precision="bf16", loss_chunk=1024)
 """How a model alone is planned, unless other settings are given."""

@@ -28,7 +28,7 @@ class PlannedRun:
     train: TrainConfig
     """The settings of the run, but for those of the layout."""
     written: TrainConfig
-    """What the recipe says without options; of a model alone, the defaults."""
+    """The recipe's settings without options; for a model alone, the defaults."""
     gpus: int
     kind: Accelerator
     length: int

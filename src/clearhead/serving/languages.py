@@ -81,7 +81,7 @@ class Detector:
         return [code for code in codes if _base(code) not in self._identifier.labels]
 
     def ranked(self, text: str, among: Collection[str] = ()) -> list[tuple[str, float]]:
-        """Languages with their probabilities, the likeliest first; `among`: only these."""
+        """The languages with their probabilities, the likeliest first; `among`: only these."""
         with self._lock:
             codes = [(str(code), float(chance)) for code, chance in self._identifier.rank(text)]
         if not among:

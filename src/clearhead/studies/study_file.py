@@ -92,7 +92,7 @@ class StudyTest:
 
     @property
     def files(self) -> list[str]:
-        """Both, as a line of results names them."""
+        """Both files, as a line of results names them."""
         return [self.source, self.reference]
 
 

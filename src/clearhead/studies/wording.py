@@ -130,8 +130,7 @@ def is_share(column: str) -> bool:
 
 
 def _digits(column: str) -> int:
-    """The most that are shown behind the point: of a measure from 0 to 100, thousandths say
-    nothing."""
+    """The most digits after the point: of a measure from 0 to 100, thousandths mean nothing."""
     return 5 if is_possible(column, math.inf) else 2
 
 

@@ -134,7 +134,7 @@ class PatternProgram:
         self.edges: list[str] = []
 
     def add(self, node: Node) -> None:
-        """The instructions of the node, behind those before."""
+        """The instructions of the node, after those before."""
         if len(self.steps) > MAX_PROGRAM:
             raise PatternError("it repeats too much")
         match node:
@@ -222,7 +222,7 @@ class PatternProgram:
         return [Symbol(kind, held) for kind in sorted(kinds) for held in edges]
 
     def move(self, paths: Paths, symbol: Symbol) -> Move:
-        """Where the paths are behind that symbol. The first match ends all paths after it."""
+        """Where the paths are after that symbol. The first match ends all paths after it."""
         to: list[int] = []
         work = 0
         for path in paths:
@@ -336,7 +336,7 @@ def _loops(ways: Ways) -> set[Paths]:
 
 
 def _from_dead_ends(ways: Ways) -> list[Paths]:
-    """The situations that lead to no loop, each behind all that follow it."""
+    """The situations that lead to no loop, each after all that follow it."""
     before: dict[Paths, list[Paths]] = {at: [] for at in ways}
     for at, following in ways.items():
         for to in following:

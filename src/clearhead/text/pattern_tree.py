@@ -27,7 +27,7 @@ class OneCharacter:
     """One character of a set."""
 
     name: str
-    """The same for the same test."""
+    """A name that is the same for the same test."""
     test: Test
     n_bytes: int = 1
     """The fewest bytes that it takes in UTF-8."""

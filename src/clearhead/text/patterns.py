@@ -103,7 +103,7 @@ class _Parser:
         return items[0] if len(items) == 1 else Sequence(tuple(items))
 
     def repeated(self, item: Node) -> Node:
-        """The item with the quantifiers behind it."""
+        """The item with the quantifiers that follow it."""
         while True:
             how: Literal["greedy", "lazy", "possessive"] = "greedy"
             if braces := self.taken(r"\{(\d{1,6})?(,)?(\d{1,6})?\}"):

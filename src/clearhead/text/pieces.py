@@ -1,4 +1,4 @@
-"""Texts with reserved tokens: pieces of text, numbers of reserved tokens in the place of some spans
+"""Texts with reserved tokens: pieces of text, numbers of reserved tokens in place of some spans
 between them, and terms with their translations."""
 
 from collections.abc import Iterable, Sequence

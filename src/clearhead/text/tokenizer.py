@@ -51,7 +51,8 @@ class Tokenizer:
         self._slow_runs = slow_runs(library)
 
     def check_control_tokens(self) -> None:
-        """Raises if text can spell one: an early word; `encode_batch` keeps the promise."""
+        """Raises if text can spell a control token. This warns early; `encode_batch` keeps the
+        promise."""
         for token in self.special_tokens:
             with suppress(UnknownLetterError):
                 self.encode_batch([token, f"a{token}b"])
@@ -94,8 +95,8 @@ class Tokenizer:
 
     @cached_property
     def term_ids(self) -> tuple[int, ...]:
-        """The reserved tokens before a term of a source, before its translation, and behind it; of
-        most tokenizers none."""
+        """The reserved tokens before a term of a source, before its translation, and after it; most
+        tokenizers have none."""
         ids = tuple(self._reserved[name] for name in TERM_TOKENS if name in self._reserved)
         return ids if len(ids) == len(TERM_TOKENS) else ()
 

@@ -44,7 +44,7 @@ KEEPS_TEXT = {"Split", "Digits", "Punctuation", "Whitespace", "WhitespaceSplit",
 KEEPS_TEXT |= {"CharDelimiterSplit", "FixedLength", "UnicodeScripts"}
 """Pre-tokenizers that only divide a text."""
 DECODERS = {"Fuse": 1, "ByteFallback": 1, "WordPiece": 2, "CTC": 2, "BPEDecoder": 2}
-"""How many times longer these make a text: some put a blank behind a token."""
+"""How many times longer these make a text: some put a blank after a token."""
 SLOW = {
     r"\s+$": r"\s",  # DeepSeek LLM and V2
     r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|"

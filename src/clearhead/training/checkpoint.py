@@ -309,7 +309,7 @@ def _write(path: Path, text: str) -> None:
 
 
 def _sync(path: Path) -> None:
-    """Onto the disk: a file's bytes, or a folder's names."""
+    """Syncs a file's bytes, or a folder's names, to the disk."""
     crash_point()
     with _path_in_errors(path):
         sync(path)

@@ -67,7 +67,7 @@ class Ranks:
 
     @property
     def data_world(self) -> int:
-        """Into how many shares the samples of a step are dealt."""
+        """The number of shares into which the samples of a step are split."""
         return self.world // self.tensor
 
     @property

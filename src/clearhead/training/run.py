@@ -62,7 +62,8 @@ class Run:
     metrics_sha256: Callable[[], str | None] = lambda: None
     """Hashes the lines of metrics.jsonl so far; None: this process writes no metrics."""
     claimed_sha256: str | None = None
-    """The same, as the checkpoint has it from which this run resumes; older ones have none."""
+    """The hash that the checkpoint recorded from which this run resumes; older checkpoints have
+    none."""
 
     @property
     def folder(self) -> Path:

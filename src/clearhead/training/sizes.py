@@ -59,7 +59,7 @@ def usual_lr(d_model: int) -> float:
 
 
 def vocabulary_for(n_bytes: int) -> int:
-    """Tokens of a vocabulary for so much text."""
+    """The size of a vocabulary for so much text."""
     return next(n_tokens for limit, n_tokens in VOCABULARIES if n_bytes <= limit)
 
 
@@ -71,8 +71,9 @@ def held_out_of_pairs(pairs: int) -> float:
 
 
 def held_out_of_tokens(tokens: int) -> float:
-    """A tenth, of a million or more a fiftieth, but a hundred thousand tokens at most: each
-    validation reads them all, and what it takes of the time is lost to training."""
+    """The tokens that are held out: a tenth, or a fiftieth from a million tokens on, but at most a
+    hundred thousand. Each validation reads them all, and the time that it takes is lost to
+    training."""
     if tokens < 1_000_000:
         return 0.1
     return 0.02 if tokens < 5_000_000 else round(100_000 / tokens, 6)

@@ -6,7 +6,7 @@ on every rank, and the same to the bit. A sublayer sums over the group once in t
 after its last matrix, and once in the backward pass, before its first.
 
 Placements are torch's DTensor; the model knows nothing about them. Hooks turn tensors into DTensors
-where a module has weights, and back behind it. FSDP2 and checkpoints understand the rest."""
+where a module has weights, and back after it. FSDP2 and checkpoints understand the rest."""
 
 import logging
 import math

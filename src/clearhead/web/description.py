@@ -77,7 +77,7 @@ def _labels(tokenizer: Tokenizer, size: int) -> list[str]:
 
 
 def _reading(subject: Subject) -> dict[str, Any]:
-    """What stands before and behind the tokens of a text."""
+    """What stands before and after the tokens of a text."""
     codec, model = subject.codec, subject.model
     mask = None
     if isinstance(model, Classifier):

@@ -44,8 +44,8 @@ def write_graphs(model: Model, folder: Path) -> None:
 
 
 class Switches(ValueWatch):
-    """Reads the values of a tower in the order in which they are made, and puts inputs of the graph
-    in the place of what is off."""
+    """Reads the values of a tower in the order in which they are made, and replaces what is off by
+    inputs of the graph."""
 
     def __init__(self, graph: Graph, tower: PageTower, d_model: int) -> None:
         n_attentions, n_sublayers = len(tower.attentions), len(tower.sublayers)
@@ -163,7 +163,7 @@ def _give_weights(graph: Graph, tower: PageTower, watch: Switches) -> None:
 
 
 def _give_means(graph: Graph, tower: PageTower, watch: Switches, d_model: int) -> None:
-    """Over the positions: what may stand in the place of what is off."""
+    """Adds outputs for the means over the positions, which replace what is off."""
     heads, added = _side_by_side(graph, watch.all_heads), _side_by_side(graph, watch.all_added)
     heads = graph.op("ReduceMean", heads, graph.constant([2]), keepdims=0)
     added = graph.op("ReduceMean", added, graph.constant([1]), keepdims=0)

@@ -33,7 +33,7 @@ class RuntimeFile(NamedTuple):
 
 
 def runtime_files() -> list[RuntimeFile]:
-    """All of them."""
+    """All files of the runtime."""
     return [RuntimeFile(**each) for each in tomllib.loads(_own("runtime.toml"))["file"]]
 
 

@@ -19,7 +19,7 @@ class PageTower(NamedTuple):
     name: TowerName
     attentions: list[str]
     sublayers: list[str]
-    """Both in the order in which they run."""
+    """The sublayers, like the attentions, in the order in which they run."""
     n_heads: int
     d_head: int
     predicts: bool

@@ -65,13 +65,13 @@ def _other_operands(s: Substitution, cut: Cut, source: int, theirs: int, depth: 
 
 
 def _are_weights(s: Substitution, cuts: list[Cut]) -> bool:
-    """Whether parameters are read in the place of other parameters, and nothing else differs."""
+    """Whether parameters are read in place of other parameters, and nothing else differs."""
     sources = [s.operations[s.root(cut.source)] for cut in cuts]
     return bool(sources) and all(source.name == "parameter" for source in sources)
 
 
 def _is_at_hand(s: Substitution, cuts: list[Cut]) -> bool:
-    """Whether one tensor is read in the place of another, which the port has as well."""
+    """Whether one tensor is read in place of another, which the port has as well."""
     read = {s.root(cut.source) for cut in cuts}
     wanted = {root(s.theirs, cut.reference) for cut in cuts}
     if len(read) != 1 or len(wanted) != 1 or not s.operations[read.pop()].from_tokens:

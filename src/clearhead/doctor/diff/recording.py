@@ -1,5 +1,5 @@
 """One run of a model, operation by operation: fingerprints are kept, tensors are not. A second run
-repeats it, keeps the tensors that it is asked for, and puts other values in the place of some."""
+repeats it, keeps the tensors that it is asked for, and puts other values in place of some."""
 
 import sys
 from collections.abc import Callable, Mapping
@@ -42,7 +42,7 @@ class Plan:
     """What a run does beside recording."""
 
     replace: Mapping[int, Tensor] = field(default_factory=dict)
-    """Values in the place of results, by their operation."""
+    """Values in place of results, by their operation."""
     swaps: tuple[Swap, ...] = ()
     scalars: Mapping[int, tuple[float, float]] = field(default_factory=dict)
     """By call: a number among its arguments, and the one that takes its place."""

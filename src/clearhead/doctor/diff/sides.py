@@ -34,7 +34,7 @@ class Program:
     leaves: dict[int, Leaf] = field(default_factory=dict)
     patient: Patient | None = None
     fixes: Plan = field(default_factory=Plan)
-    """Values that later runs put in the place of the program's own: departures that are known."""
+    """Values that later runs put in place of the program's own: departures that are known."""
     seed: int = 0
     parts: frozenset[tuple[int, int]] = frozenset()
     """Which results are recorded in parts as well: see `Plan`."""
@@ -139,7 +139,7 @@ def _drawn(one: Patient, other: Patient) -> CallInputs:
         max_length=min(lengths) if lengths else None,
         equal_lengths=one.equal_lengths or other.equal_lengths,
     )
-    # As long as the target, so that either may be read in the place of the other, and far
+    # As long as the target, so that either may be read in place of the other, and far
     # neighbours show how their distance counts.
     drawn = common.draw(BATCH, source_length=common.length)
     if other.pad_id is None or other.pad_id == one.pad_id:

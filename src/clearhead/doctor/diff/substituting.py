@@ -186,7 +186,7 @@ class Substitution:
         now = self.matching.equals(asked)
         known = self.matching.knows
         gained = [o for o in asked if o.index in now and not known(o.index) and _says_much(o)]
-        # With a key in the place of a query, what follows is what the port has of the key already.
+        # With a key in place of a query, what follows is what the port has of the key already.
         fresh = [o for o in gained if not self.matching.is_used(now[o.index].index)]
         lost = sum(o.index not in now and known(o.index) for o in asked)
         is_firm = lost == 0 and any(o.name in _MIXES for o in fresh)
@@ -244,7 +244,7 @@ class Substitution:
                         yield rank, Cut("insert", place, index, value, source, calls)
 
     def at(self, mine: Operation, index: int, value: Tensor) -> Cut:
-        """The reference's value in the place of a result or a leaf."""
+        """The reference's value in place of a result or a leaf."""
         if not mine.is_leaf and mine.name != "written":
             return Cut("replace", mine.index, index, value, also=self._same_tables(mine))
         calls = frozenset(o.call for o in self.operations if mine.index in o.inputs)

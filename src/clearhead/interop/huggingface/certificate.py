@@ -91,8 +91,8 @@ def unchecked(family: HuggingFaceFamily, reason: str) -> Certificate:
 
 
 def _real_logits(probe: Probe, logits: Tensor) -> Tensor:
-    """The logits to compare: without padding, and without tokens that only fill up a vocabulary; of
-    a classifier, those of the labels of each row."""
+    """The logits to compare: without padding, and without tokens that only fill up a vocabulary;
+    for a classifier, those of the labels of each row."""
     if logits.ndim == 2:
         return logits
     return logits[probe.real][:, : probe.n_tokens]

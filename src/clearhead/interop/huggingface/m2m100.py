@@ -1,5 +1,5 @@
-"""M2M100 and NLLB: a pre-norm encoder-decoder with a sinusoid of its own: closed spacing, and the
-first token stands behind the pad token's number."""
+"""M2M100 and NLLB: a pre-norm encoder-decoder with its own sinusoid: closed spacing, and the first
+token stands after the pad token's number."""
 
 from collections.abc import Iterator
 from typing import Any

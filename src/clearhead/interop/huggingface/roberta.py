@@ -1,5 +1,5 @@
 """RoBERTa-PreLayerNorm: BERT with the norms before the sublayers, and a position table whose first
-row in use is the one behind the pad token's number."""
+row in use is the one after the pad token's number."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -25,7 +25,7 @@ def _form(config: ModelConfig) -> dict[str, Any]:
 
 
 def tower(config: ModelConfig) -> Iterator[Rule]:
-    """The embeddings, the layers and the norm behind them."""
+    """The embeddings, the layers and the final norm."""
     yield from bert.tower(config, "roberta_prelayernorm", NORMS)
     yield from module("encoder.norm", "roberta_prelayernorm.LayerNorm")
 

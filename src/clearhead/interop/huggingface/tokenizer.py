@@ -96,7 +96,7 @@ def search_as_here(config: ModelConfig) -> dict[str, Any]:
 def added_here(
     folder: Path, description: Description, tokenizer: Tokenizer
 ) -> tuple[list[int], list[int]]:
-    """What clearhead puts before and behind a text: our texts end in <eos>; prompts may begin with
+    """What clearhead puts before and after a text: our texts end in <eos>; prompts may begin with
     <bos>, and those of a head over the first token do. An encoder from elsewhere, which has no
     labels, keeps what its tokenizer adds."""
     start, end = description.ids.prompt_start, description.ids.eos

@@ -113,7 +113,7 @@ def _refuse_rounding(precision: Precision, before: Tensor, after: Tensor) -> flo
 
 
 def _real(probe: Probe, logits: Tensor) -> Tensor:
-    """The logits to compare: without padding; of a classifier, those of each row."""
+    """The logits to compare: without padding; for a classifier, those of each row."""
     return logits if logits.ndim == 2 else logits[probe.real]
 
 

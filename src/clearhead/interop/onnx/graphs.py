@@ -2,7 +2,7 @@
 optimum use.
 
 A graph of a decoder takes any past, an empty one too: there is one file, and no branch in it. What
-the past does not hold yet is computed and put behind it, of the target and of the source alike."""
+the past does not hold yet is computed and put after it, of the target and of the source alike."""
 
 import numpy as np
 
@@ -71,7 +71,7 @@ def _encoded(
     real: Value,
     segments: Value | None = None,
 ) -> tuple[Value, Value]:
-    """The stream behind the last layer, and the mask as numbers."""
+    """The stream after the last layer, and the mask as numbers."""
     stack, mask = model.encoder, layers.as_float(graph, real)
     assert isinstance(stack, Encoder)
     positions = _count_positions(graph, mask)
@@ -183,7 +183,7 @@ class _Past:
         return self._graph.op("Shape", self._first, start=2, end=3)
 
     def extend(self, index: int, new: KeysValuesNodes) -> KeysValuesNodes:
-        """Puts the new ones of a layer behind the old ones; returns all of them."""
+        """Appends a layer's new keys and values to the old ones; returns all of them."""
         pairs = zip(self._layers[index], new)
         self._layers[index] = KeysValuesNodes(
             *(self._graph.op("Concat", old, more, axis=2) for old, more in pairs)

@@ -157,7 +157,7 @@ def feed_forward(graph: Graph, x: Value, part: Any, config: ModelConfig) -> Valu
 def around(
     graph: Graph, x: Value, part: Residual, sublayer: Callable[[Value], Value], watch: ValueWatch
 ) -> Value:
-    """The residual connection around a sublayer, with its norm before or behind."""
+    """The residual connection around a sublayer, with its norm before or after."""
     before = part.placement == "pre"
     change = watch.switch_sublayer(sublayer(norm(graph, x, part.norm) if before else x))
     joined = graph.op("Add", x, change) if part.residual else change

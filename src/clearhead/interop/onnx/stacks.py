@@ -21,7 +21,7 @@ class SourceNodes(NamedTuple):
 
 
 Extend = Callable[[int, KeysValuesNodes], KeysValuesNodes]
-"""Puts the new keys and values of a layer behind those of earlier calls."""
+"""Puts the new keys and values of a layer after those of earlier calls."""
 
 
 def through_layers(
@@ -35,7 +35,7 @@ def through_layers(
     extend: Extend = lambda _, new: new,
     watch: ValueWatch = UNWATCHED,
 ) -> Value:
-    """All layers of an encoder or a decoder, without the norm behind them."""
+    """All layers of an encoder or a decoder, without the final norm."""
     for index, layer in enumerate(stack.layers):
         assert isinstance(layer, EncoderLayer | DecoderLayer)
 
