@@ -14,7 +14,7 @@ from clearhead.errors import ClearheadError, ConfigError
 
 
 def data_folder() -> Path:
-    """Where the big corpora are: the setting CLEARHEAD_DATA."""
+    """The folder of the big corpora: the setting CLEARHEAD_DATA."""
     value = os.environ.get("CLEARHEAD_DATA")
     if not value:
         raise ClearheadError(
@@ -25,8 +25,8 @@ def data_folder() -> Path:
 
 
 def cache_folder() -> Path:
-    """Where what can be made again is kept: CLEARHEAD_CACHE, or `clearhead` in the user's cache
-    directory."""
+    """The folder for files that can be made again: CLEARHEAD_CACHE, or `clearhead` in the user's
+    cache directory."""
     if value := os.environ.get("CLEARHEAD_CACHE"):
         return Path(value).expanduser()
     root = os.environ.get("XDG_CACHE_HOME")
@@ -54,8 +54,8 @@ def trusts_tokenizers() -> bool:
 
 
 def metrics_folder() -> Path | None:
-    """Where the workers of a server keep their figures (prometheus-client reads the variable
-    itself); None: there is one worker."""
+    """The folder in which the workers of a server keep their figures (prometheus-client reads the
+    variable itself); None: there is one worker."""
     value = os.environ.get("PROMETHEUS_MULTIPROC_DIR")
     return Path(value) if value else None
 
@@ -104,7 +104,7 @@ def keep_freed_memory() -> bool:
 
 
 def processor_name() -> str:
-    """What the system calls its processor."""
+    """The system's name for its processor."""
     try:
         lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
     except OSError:
@@ -118,7 +118,7 @@ def one_tokenizer_thread() -> None:
 
 
 class Torchrun(NamedTuple):
-    """What torchrun sets for each of the processes that it starts."""
+    """The values that torchrun sets for each process that it starts."""
 
     rank: int
     world: int

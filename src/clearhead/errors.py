@@ -5,7 +5,7 @@ from difflib import get_close_matches
 from typing import Any
 
 MAX_MESSAGE = 4000
-"""Characters: what a file from somebody else holds may be quoted in a message."""
+"""The most characters of a message, which may quote a file from somebody else."""
 MAX_VALUE = 200
 """Characters of a value in a message."""
 MAX_WORD = 100

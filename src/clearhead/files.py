@@ -23,9 +23,9 @@ except ImportError:  # Windows
     fcntl = None
 
 PARTIAL = ".part"
-"""How the name of a file ends that is being written."""
+"""The ending of the name of a file that is being written."""
 PARTIAL_NAME = rf"\.[0-9a-f]{{16}}{re.escape(PARTIAL)}"
-"""What `NewFile` adds to a name, as a pattern."""
+"""The pattern of what `NewFile` adds to a name."""
 _PLAIN = getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_BINARY", 0)  # Unix; Windows
 _MODE = 0o644  # less what the umask takes away
 

@@ -1,4 +1,4 @@
-"""Models from configurations, and the named configurations."""
+"""Builds models from configurations, and names the usual configurations."""
 
 import torch
 

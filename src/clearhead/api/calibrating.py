@@ -1,4 +1,4 @@
-"""Confidence that means something: a model's own scores, calibrated on held-out text."""
+"""Calibrates a model's own scores on held-out text."""
 
 import logging
 from dataclasses import replace

@@ -1,4 +1,4 @@
-"""`diff`, for whatever names the two models: modules, loaded models, paths, FILE.py:NAME."""
+"""`diff` of two models, each given as a module, a loaded model, a path, or FILE.py:NAME."""
 
 from pathlib import Path
 

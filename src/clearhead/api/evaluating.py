@@ -1,4 +1,4 @@
-"""How good a model is, or the output of any system."""
+"""Measures how good a model is, or the output of any system."""
 
 from pathlib import Path
 from typing import Any, Unpack

@@ -1,4 +1,4 @@
-"""The doctor, for whatever names a model: a module, a loaded model, a path, FILE.py:NAME."""
+"""The doctor for a model given as a module, a loaded model, a path, or FILE.py:NAME."""
 
 from collections.abc import Collection
 from contextlib import nullcontext

@@ -1,4 +1,4 @@
-"""Models to other software."""
+"""Exports models to other software."""
 
 import logging
 import tempfile
@@ -29,7 +29,7 @@ EXPORTS: dict[str, Any] = {
 }
 
 OWN_OPTIONS = {"precision": "onnx", "runtime": "web", "example": "web", "single_file": "web"}
-"""Options that belong to one of them."""
+"""Options that belong to one kind of software."""
 
 
 @takes(ExportOptions)

@@ -51,7 +51,7 @@ def find_model(
     dtype: torch.dtype | None = None,
     device: torch.device | str = "cpu",
 ) -> TextModel:
-    """What `load` opens, not opened yet."""
+    """The model that `load` opens, not opened yet."""
     located = locate(path)
     if located.is_run:
         return TrainedRun(located.folder, own_parts=own, dtype=dtype, device=device)

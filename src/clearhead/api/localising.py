@@ -1,4 +1,4 @@
-"""Catalogues that are filled by a model."""
+"""Fills catalogues with a model's translations."""
 
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack

@@ -1,5 +1,4 @@
-"""Where a model is: the folder of a run, a model folder, a Hugging Face folder, or a shipped
-model."""
+"""Finds a model: the folder of a run, a model folder, a Hugging Face folder, or a shipped model."""
 
 import tempfile
 from pathlib import Path
@@ -24,9 +23,9 @@ class Located(NamedTuple):
     folder: Path
     is_run: bool = False
     dtype: torch.dtype | None = None
-    """None: that of the folder."""
+    """The number format to compute in; None: that of the folder."""
     keeps: object | None = None
-    """What must live as long as the model, such as a temporary folder."""
+    """An object that must live as long as the model, such as a temporary folder."""
 
 
 def shipped_models() -> list[str]:
@@ -41,7 +40,8 @@ def place_of(folder: Path) -> Path:
 
 
 def locate(path: str | Path) -> Located:
-    """What the path leads to; a Hugging Face folder is imported into a temporary one."""
+    """Finds the model that the path leads to; a Hugging Face folder is imported into a temporary
+    one."""
     asked = as_path("path", path)
     folder = place_of(asked)
     if folder != asked:
@@ -70,7 +70,7 @@ def is_of_hugging_face(config: dict[str, Any]) -> bool:
 
 
 def recipe_of_run(folder: Path) -> Recipe:
-    """Every key, as it was used."""
+    """The recipe with every key, as it was used."""
     if not (folder / RECIPE).is_file():
         raise FolderError(f"{folder} has no {RECIPE}; is it the folder of a run?")
     return load_recipe(folder / RECIPE)

@@ -42,7 +42,7 @@ class Evaluation:
 
     values: dict[str, float]
     records: list[dict[str, Any]]
-    """All that is known of each figure, in plain values."""
+    """The details of each figure, in plain values."""
     lines: list[str]
 
     def __getitem__(self, name: str) -> float:

@@ -1,5 +1,5 @@
-"""Which measurement is for a model, and which settings are for the measurement. Any other setting
-would be ignored, and its user misled."""
+"""Decides which measurement is for a model, and which settings are for the measurement. It refuses
+any other setting, which would otherwise be ignored."""
 
 from collections.abc import Mapping
 from dataclasses import fields

@@ -31,7 +31,7 @@ class Microscope:
     document: dict[str, Any]
     """All numbers of the page; `clearhead.inspection.look` explains them."""
     learnt: LearntFrom | None = None
-    """What the training text has of the text, where that was asked for."""
+    """What the training text has in common with the text, if that was asked for."""
 
     @property
     def html(self) -> str:

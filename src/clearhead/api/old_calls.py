@@ -15,7 +15,7 @@ from clearhead.intake.own import labels_as_written
 from clearhead.intake.own_text import OwnText, check_strings
 
 Answer = Callable[..., list[Any]]
-"""What the method answers in full, with names for the texts."""
+"""The method that answers in full, with names for the texts."""
 OLD = {"details", "n_best", "number", "called"}
 INSTEAD = {
     "n_best": "call translations(…, n_best=…)",
@@ -112,8 +112,8 @@ def _nothing(model: TokenizedModel) -> Output:
 
 
 def old_own_text(text: OwnText | None, old: dict[str, Any]) -> OwnText:
-    """What the keywords `pairs`, `texts`, `table` with `columns`, and `label` of `recipe_for`
-    meant."""
+    """The text that the old keywords `pairs`, `texts`, `table` with `columns`, and `label` of
+    `recipe_for` give."""
     known = ("pairs", "texts", "table", "columns", "label")
     if unknown := set(old) - set(known):
         raise TypeError(f"recipe_for has no keyword {min(unknown)!r}")

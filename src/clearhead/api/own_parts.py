@@ -1,4 +1,4 @@
-"""Parts of the user's own as they are given: classes, or FILE.py:NAME."""
+"""The user's own parts, given as classes or as FILE.py:NAME."""
 
 from dataclasses import fields
 from pathlib import Path
@@ -17,7 +17,8 @@ ROLES = tuple(field.name for field in fields(OwnParts))
 
 
 def own_parts(**named_parts: Any) -> OwnParts:
-    """Checked, by role. A name is looked up in its file, which is run for it."""
+    """The user's own parts, checked, by role. A name is looked up in its file, which is run for
+    it."""
     classes: dict[str, Any] = {}
     for role, part in named_parts.items():
         if part is None:
@@ -41,7 +42,8 @@ def _by_name(role: str, name: str) -> Any:
 
 
 def from_file(file: Path, symbol: str) -> Any:
-    """What a Python file calls by this name. The file is run: only name one that you trust."""
+    """The object that a Python file has under this name. The file is run: only name one that you
+    trust."""
     part = getattr(run_file(file), symbol, None)
     if part is None:
         raise ClearheadError(f"{file} has no {symbol!r}; check the name")

@@ -1,4 +1,4 @@
-"""Where folders are unless users say otherwise."""
+"""The default folders."""
 
 from pathlib import Path
 

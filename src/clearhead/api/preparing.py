@@ -1,4 +1,4 @@
-"""Text into token files."""
+"""Turns text into token files."""
 
 import os
 from collections.abc import Callable, Mapping, Sequence

@@ -1,4 +1,4 @@
-"""Models behind HTTP."""
+"""Serves models over HTTP."""
 
 import asyncio
 import re

@@ -1,4 +1,4 @@
-"""A model that takes and gives text: what `load` and `train` return."""
+"""A model that takes and returns text: `load` and `train` return it."""
 
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -72,7 +72,7 @@ class TextModel(TokenizedModel):
     def translate(self, texts: ManyTexts, **options: Unpack[Translating]) -> list[str]: ...
     @takes(TranslateOptions)
     def translate(self, texts: Texts, **options: Any) -> Any:
-        """Each text in the other language. An empty text stays empty."""
+        """The translation of each text. An empty text stays empty."""
         if OLD & options.keys():
             return old_translate(self, texts, options, find_translations)
         answers = find_translations(self, as_list(texts), chosen(TranslateOptions, options))
@@ -123,7 +123,8 @@ class TextModel(TokenizedModel):
     ) -> list[Output | None]: ...
     @takes(GenerateOptions)
     def continuations(self, prompts: Texts, **options: Any) -> Any:
-        """What `generate` gives, with its tokens and scores; None for an empty prompt."""
+        """The text that `generate` returns, with its tokens and scores; None for an empty
+        prompt."""
         answers = generate_continuations(self, as_list(prompts), chosen(GenerateOptions, options))
         return _alike(prompts, answers)
 
@@ -162,7 +163,7 @@ class TextModel(TokenizedModel):
     ) -> list[Scored]: ...
     @takes(ScoreOptions)
     def token_scores(self, texts: Texts, targets: Texts | None = None, **options: Any) -> Any:
-        """What `score` adds up: the log-probability of each token."""
+        """The log-probability of each token, which `score` adds up."""
         return _alike(texts, self._scores(texts, targets, chosen(ScoreOptions, options)))
 
     def _scores(self, texts: Texts, targets: Texts | None, options: ScoreOptions) -> list[Scored]:
@@ -194,7 +195,7 @@ class TextModel(TokenizedModel):
     ) -> list[Classified | None]: ...
     @takes(ClassifyOptions)
     def label_probabilities(self, texts: Texts, **options: Any) -> Any:
-        """What `classify` decides by: the probability of every label of each text."""
+        """The probability of every label of each text, by which `classify` decides."""
         settings = chosen(ClassifyOptions, options)
         return _alike(texts, compute_label_probabilities(self, as_list(texts), settings))
 
@@ -227,7 +228,7 @@ class TextModel(TokenizedModel):
 
     @takes(TranslatorEvaluation, LanguageModelEvaluation, EncoderEvaluation)
     def evaluate(self, split: Split | None = None, **settings: Unpack[Evaluating]) -> "Evaluation":
-        """How good the model is: see `clearhead.evaluate`."""
+        """Measures how good the model is: see `clearhead.evaluate`."""
         from clearhead.api.measuring import measure  # a second of imports
 
         return measure(self, split, settings)
@@ -296,8 +297,8 @@ def generate_continuations(
     *,
     first_number: int = 1,
 ) -> list[Output | None]:
-    """What follows each prompt; nothing follows an empty one. The random numbers of a text are
-    those of its number."""
+    """Continues each prompt; nothing follows an empty one. A text's random numbers depend on its
+    number."""
     engine = _engine(model, model.opened.language_model, options)
     codec, names, config = model.opened.codec, _named(prompts, names), options.config()
     decoded = generate_texts(engine, codec, prompts, config, first_number=first_number, names=names)
@@ -315,7 +316,7 @@ def stream_continuation(
     number: int = 1,
     called: str = "text",
 ) -> Iterator[str]:
-    """What follows one prompt, piece by piece, by the model itself."""
+    """Continues one prompt, piece by piece, with the model itself."""
     opened = model.opened
     return stream_generated(
         opened.language_model, opened.codec, prompt, options.config(), number=number, called=called

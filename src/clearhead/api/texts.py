@@ -1,4 +1,4 @@
-"""One text or many, as they are given, and what can be said of how they are answered."""
+"""Texts as callers give them, one or many, and the options of the answers."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack

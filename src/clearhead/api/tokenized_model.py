@@ -21,7 +21,7 @@ from clearhead.text.tokenizer import Tokenizer
 
 
 class TokenizedModel:
-    """What every task needs of a model folder."""
+    """What every task needs from a model folder."""
 
     is_run = False
     """Whether the folder is that of a run, with its recipe."""
@@ -64,7 +64,8 @@ class TokenizedModel:
 
     @cached_property
     def calibration(self) -> Calibration | None:
-        """What turns scores into confidence, if the model folder has it (`clearhead.calibrate`)."""
+        """The curve that turns scores into confidence, if the model folder has one
+        (`clearhead.calibrate`)."""
         return read_calibration(model_folder_of(self.folder))
 
     def open(self) -> None:
@@ -76,18 +77,18 @@ class TokenizedModel:
 
     @property
     def name(self) -> str:
-        """What its folder is called; of the folder `model` in a run, what the run is called."""
+        """The name of its folder; if that is the folder `model` in a run, the name of the run."""
         folder = self._place
         return folder.parent.name if folder.name == "model" else folder.name
 
     @property
     def model(self) -> Model:
-        """The torch module."""
+        """The model as a torch module."""
         return self.opened.model
 
     @property
     def config(self) -> ModelConfig:
-        """What the model was built from."""
+        """The configuration that the model was built from."""
         return self.model.config
 
     @property
@@ -108,8 +109,8 @@ class TokenizedModel:
         precision: EnginePrecision = EngineOptions.precision,
         engine_folder: str | Path | None = EngineOptions.engine_folder,
     ) -> Engine:
-        """What runs the model. CTranslate2 is opened once, from the folder, and does not see
-        changes to `.model`."""
+        """The engine that runs the model. CTranslate2 is opened once, from the folder, and does not
+        see changes to `.model`."""
         if engine == "clearhead" or not (isinstance(engine, str) and isinstance(precision, str)):
             return engine_of(model, model_folder_of(self.folder), engine, precision)
         folder = None if engine_folder is None else as_path("engine_folder", engine_folder)

@@ -1,4 +1,4 @@
-"""Training a recipe's model: everything that `clearhead train` does."""
+"""Trains a recipe's model: everything that `clearhead train` does."""
 
 import logging
 from collections.abc import Callable, Sequence

@@ -46,8 +46,8 @@ VERBS = {
 }
 
 WRITE_FILES = ("prepare", "study", "train")
-"""Verbs that work for long, and whose product is files: they continue when their output is no
-longer read."""
+"""Commands that work for long and produce files: they continue when their output is no longer
+read."""
 
 
 def main(arguments: list[str] | None = None) -> int:

@@ -19,7 +19,7 @@ class Arguments(argparse.ArgumentParser):
     """The arguments of one command."""
 
     def error(self, message: str) -> NoReturn:
-        """What argparse found wrong, in our words where they are known."""
+        """The error that argparse found, in clearhead's words where they are known."""
         help_text = f"see {self.prog} --help"
         if match := _WRONG_TYPE.fullmatch(message):
             what, such = _NUMBERS.get(match[2], ("a valid value", ""))

@@ -14,8 +14,8 @@ T = TypeVar("T")
 
 
 def fill_defaults(parser: argparse.ArgumentParser, function: Callable[..., Any]) -> None:
-    """Every option that is a parameter of the function gets its default, so that each default is
-    written once; unless it is passed on only where it was typed."""
+    """Gives every option that is a parameter of the function its default, so that each default is
+    written once. An option that is passed on only if it was typed gets none."""
     known = _parameters(function)
     for action in parser._actions:
         if action.dest in known and action.default != argparse.SUPPRESS:

@@ -15,5 +15,5 @@ def add_search_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def add_engine_arguments(parser: argparse.ArgumentParser) -> None:
-    """What runs the model."""
+    """Adds the options of the engine that runs the model."""
     add_options(parser.add_argument_group("engine"), EngineOptions)

@@ -10,7 +10,7 @@ from clearhead.cli.calling import add_part_argument, parts
 
 
 def add_folder(parser: argparse.ArgumentParser, *, needed: bool = True) -> None:
-    """The model, and parts of the user's own that it needs."""
+    """Adds the argument for the model, and the option for the user's own parts."""
     what = "a run, a model folder, or the name of a shipped model"
     parser.add_argument("model", type=Path, nargs=None if needed else "?", help=what)
     add_part_argument(parser)

@@ -34,7 +34,7 @@ def tell_hint(folder: LearnFolder, exercise: Exercise) -> str:
 
 
 def show_solution(folder: LearnFolder, exercise: Exercise, yes: bool) -> None:
-    """Asks, shows, and notes it."""
+    """Asks, shows the solution, and notes that it was shown."""
     say = phrases(folder.state.language)
     if yes or folder.has_passed(exercise) or _agrees(say["ask_solution"]):
         print(folder.solution(exercise))

@@ -34,7 +34,7 @@ CHUNK = 512
 
 
 def add_line_arguments(parser: argparse.ArgumentParser) -> None:
-    """Where lines are read and written, and in which format."""
+    """Adds the options for where lines are read and written, and in which format."""
     parser.add_argument(
         "--input", type=Path, metavar="FILE", help="read lines from here (default: standard input)"
     )
@@ -51,8 +51,8 @@ def add_line_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def read_lines(arguments: argparse.Namespace) -> Iterator[list[tuple[int, str]]]:
-    """Chunks of numbered lines, without line ends. A line that is not UTF-8 is an error that names
-    the line; the lines before it have been answered by then."""
+    """Reads chunks of numbered lines, without line ends. A line that is not UTF-8 is an error that
+    names the line; the lines before it have been answered by then."""
     if arguments.input is None:
         yield from _chunks(_unbuffered_lines(sys.stdin.buffer), "standard input")
         return
@@ -271,12 +271,12 @@ def answer_lines(
 
 
 def names_of(chunk: list[tuple[int, str]]) -> list[str]:
-    """What messages call the lines."""
+    """The names of the lines in messages."""
     return [f"line {number}" for number, _ in chunk]
 
 
 def talk(greeting: str, answer: Callable[[int, str], None]) -> int:
-    """One line at a time, typed on a terminal."""
+    """Answers one line at a time, typed on a terminal."""
     print(greeting, file=sys.stderr)
     number = 0
     while True:
@@ -300,7 +300,7 @@ def talk(greeting: str, answer: Callable[[int, str], None]) -> int:
 
 
 def as_json(output: Output) -> dict[str, Any]:
-    """Every detail of an output."""
+    """An output with all its details, as JSON."""
     return {
         "text": output.text,
         "score": output.score,

@@ -20,8 +20,8 @@ def add_options(
     types: Mapping[str, Callable[[str], Any]] = NOTHING,
     metavars: Mapping[str, str] = NOTHING,
 ) -> None:
-    """The named fields of the class, or all of them; `types` read what a number or a word alone
-    does not."""
+    """Adds the named fields of the class, or all of them; `types` reads values that are neither a
+    number nor a word."""
     for name in names or [field.name for field in fields(kind)]:
         add_option(parser, kind, name, type=types.get(name), metavar=metavars.get(name))
 
@@ -36,7 +36,7 @@ def add_option(
     metavar: str | None = None,
     **more: Any,
 ) -> None:
-    """One field as an option."""
+    """Adds one field as an option."""
     hint = get_type_hints(kind)[name]
     default = kind.__dataclass_fields__[name].default
     flag = flag or f"--{name.replace('_', '-')}"

@@ -33,7 +33,7 @@ INSTEAD = {
     "batches.batch_tokens": "--batch-tokens",
     "train.steps": "--tokens",
 }
-"""What says to a plan of a preset what a key says in a recipe."""
+"""The option that tells the plan of a preset what a key tells the plan of a recipe."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

@@ -59,7 +59,7 @@ def run(namespace: argparse.Namespace) -> int:
 
 
 def progress_bars(console: TextConsole) -> Bars:
-    """A bar for each stage, with its speed."""
+    """Shows a bar for each stage, with its speed."""
     return Bars(
         TextColumn("{task.description:<22}", markup=False),
         BarColumn(bar_width=20),
@@ -71,7 +71,7 @@ def progress_bars(console: TextConsole) -> Bars:
 
 
 class ShowProgress:
-    """One bar for each stage, in the order in which they begin."""
+    """Shows one bar for each stage, in the order in which they begin."""
 
     def __init__(self, bars: Bars) -> None:
         self.bars = bars

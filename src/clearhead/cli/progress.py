@@ -1,4 +1,5 @@
-"""How far a command has come: a bar on a terminal, plain lines elsewhere, nothing with --quiet."""
+"""Shows how far a command has come: a bar on a terminal, plain lines elsewhere, nothing with
+--quiet."""
 
 import argparse
 import logging
@@ -16,7 +17,7 @@ from clearhead.config.train import TrainConfig
 from clearhead.training.report import Listener, MetricsLine, step_line, validation_line
 
 STAGES = logging.getLogger("clearhead.progress")
-"""What functions of the library say when they begin something that takes its time."""
+"""Messages with which functions of the library announce long work."""
 
 
 def add_quiet(parser: argparse.ArgumentParser) -> None:
@@ -48,7 +49,7 @@ class _Stages(logging.Handler):
 
 
 def training_listener(console: TextConsole, train: TrainConfig, *, quiet: bool) -> Listener:
-    """What shows the steps of a run."""
+    """The listener that shows the steps of a run."""
     if quiet:
         return _Warnings()
     return _Bar(console, train) if console.is_terminal else _Lines(train)

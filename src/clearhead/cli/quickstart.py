@@ -42,7 +42,7 @@ class Stop(NamedTuple):
     shows: str
     arguments: list[str]
     typed: str | None = None
-    """Its standard input."""
+    """The text for its standard input."""
 
     @property
     def command(self) -> str:

@@ -12,7 +12,7 @@ from typing import Any, TextIO, cast
 CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 """C0, DEL and C1, but for the tab and the line feed."""
 BREAK = re.compile(r"[\n\r\t\x0b\x0c\x1c-\x1e\x85\u2028\u2029]")
-"""What a program that reads lines or columns could take for the end of one."""
+"""Characters that a program could take for the end of a line or a column."""
 
 
 def visible(text: str) -> str:
@@ -27,7 +27,7 @@ def one_line(text: str) -> str:
 
 
 def as_field(name: str) -> str:
-    """A label or another name as one field of one line, wherever it is written."""
+    """Turns a label or another name into one field of one line, wherever it is written."""
     return visible(BREAK.sub(lambda match: repr(match[0])[1:-1], name))
 
 

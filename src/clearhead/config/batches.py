@@ -1,4 +1,4 @@
-"""Batches as inert data: all that decides what step n reads from prepared token files."""
+"""Batches as inert data: all settings that decide what step n reads from prepared token files."""
 
 from dataclasses import dataclass
 from typing import Literal

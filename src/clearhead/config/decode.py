@@ -26,7 +26,7 @@ EnginePrecision = Literal["float32", "int8"]
 
 @dataclass(frozen=True, kw_only=True)
 class DecodeConfig:
-    """Where a text begins and where it ends."""
+    """Settings that say where a text begins and where it ends."""
 
     max_new: int = 256
     """Most tokens to generate, the end included."""

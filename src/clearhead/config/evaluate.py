@@ -1,4 +1,4 @@
-"""What can be said when a model is measured: see `config/options.py`."""
+"""Options of measuring a model: see `config/options.py`."""
 
 from dataclasses import dataclass
 from typing import Literal

@@ -21,7 +21,8 @@ CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f]")  # what a comment of TOML must
 @cache
 def explanations(config: type) -> dict[str, str]:
     """The text under each field of a configuration class and its bases, as one line, by the field's
-    name. A field without a text, whose default is a field of another class, has that one's."""
+    name. A field without a text, whose default is a field of another class, has the text of that
+    field."""
     texts: dict[str, str] = {}
     for kind in reversed(config.__mro__[:-1]):
         definition = _classes(kind.__module__)[kind.__name__]

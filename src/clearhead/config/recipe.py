@@ -265,7 +265,7 @@ def _choices(hint: Any) -> tuple[Any, ...]:
 
 
 def in_words(hint: Any) -> str:
-    """What a value may be, for people who do not read Python's types."""
+    """Describes the allowed values, for people who do not read Python's types."""
     plain = {
         bool: "true or false",
         int: "a whole number",

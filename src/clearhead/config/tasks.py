@@ -1,5 +1,5 @@
-"""What can be said when data are prepared, a model is trained, planned or exported, and a recipe is
-made: see `config/options.py`."""
+"""Options of preparing data, of training, planning and exporting a model, and of making a recipe:
+see `config/options.py`."""
 
 import math
 from collections.abc import Sequence
@@ -42,7 +42,7 @@ def _check_threads(threads: int | None) -> None:
 
 @dataclass(frozen=True, kw_only=True)
 class TrainOptions:
-    """Where a run is, and its data."""
+    """Options of a training run."""
 
     folder: str | Path | None = None
     """The run; not given: runs/RECIPE."""
@@ -84,7 +84,7 @@ class ExportOptions:
 
 @dataclass(frozen=True, kw_only=True)
 class PlanOptions:
-    """What a run on many accelerators has."""
+    """Options of a run on many accelerators."""
 
     gpus: int = 8
     """Number of accelerators."""
@@ -116,7 +116,7 @@ class PlanOptions:
 
 @dataclass(frozen=True, kw_only=True)
 class Assumptions:
-    """What a plan cannot know. Replace what you know better."""
+    """Values that a plan cannot know. Replace what you know better."""
 
     price: float | None = None
     """Dollars for an hour of one accelerator; not given: the table's."""

@@ -42,7 +42,7 @@ def require(holds: object, **numbers: object) -> None:
 
 
 def close(one: Tensor, other: Tensor, tolerance: float = TOLERANCE) -> bool:
-    """Equal shapes, and equal numbers but for rounding."""
+    """Whether shapes are equal, and numbers are equal but for rounding."""
     return one.shape == other.shape and torch.allclose(
         one.double(), other.double(), atol=tolerance, rtol=tolerance
     )
@@ -77,7 +77,7 @@ def gradient_distance(
     *inputs: Tensor,
     parameters: Sequence[Tensor] = (),
 ) -> float:
-    """How far the gradients are from those of the reference."""
+    """The distance between the gradients and those of the reference."""
     found, wanted = (gradients(f, *inputs, parameters=parameters) for f in (function, reference))
     return max(map(distance, found, wanted))
 
@@ -88,7 +88,7 @@ def scattered(x: Tensor) -> Tensor:
 
 
 def require_unchanged(function: Callable[..., Any], *inputs: Tensor) -> None:
-    """The caller still needs what it gave."""
+    """Checks that the function has not changed what it got: the caller still needs it."""
     before = [x.clone() for x in inputs]
     function(*inputs)
     require(all(torch.equal(x, y) for x, y in zip(inputs, before)))
@@ -100,7 +100,8 @@ Learned = Mapping[str, Any]
 
 @dataclass(frozen=True)
 class ExerciseCheck:
-    """One property. Its name is the key of its texts; `function` is what it is about."""
+    """One property to check. `name` is the key of its texts; `function` names the part of the
+    exercise that it is about."""
 
     name: str
     function: str
@@ -137,7 +138,8 @@ class Mistake:
     wrong: Any
     second: str = ""
     probe: FunctionProbe | None = None
-    """Where it shows, if it is right on the usual inputs: large numbers, gradients."""
+    """The inputs on which the mistake shows, if the function is right on the usual ones: large
+    numbers, gradients."""
     fits: Callable[[Any], bool] | None = None
     """Whether a function makes this mistake, if `wrong` is only one example of it."""
 
@@ -150,8 +152,8 @@ class Mistake:
 def combined(
     function: str, build: Callable[..., Any], kinds: Mapping[str, Mapping[str, Any]]
 ) -> list[Mistake]:
-    """Every wrong choice alone, and every two of different kinds. `build` takes one choice by the
-    name of its kind, and is right in everything else."""
+    """All answers with one wrong choice, or with two of different kinds. `build` takes one choice
+    by the name of its kind, and is right in everything else."""
     single = [
         Mistake(name, function, build(**{kind: choice}))
         for kind, choices in kinds.items()
@@ -207,8 +209,8 @@ def examine_answer(
 def recognise(
     function: str, mistakes: list[Mistake], probes: Mapping[str, FunctionProbe], learned: Learned
 ) -> list[str]:
-    """The mistake that behaves as the learner's function does, on every probe; the two mistakes if
-    it takes two; none if it is not known."""
+    """The mistake that behaves as the learner's function does on every probe; two mistakes if both
+    are needed; none if it is not known."""
     usual, answer = probes[function], learned[function]
     found: dict[FunctionProbe, list[object]] = {}
 
@@ -233,7 +235,7 @@ def recognise(
 
 
 def behaviour(probe: FunctionProbe, function: Any, seed: int) -> object:
-    """What a function returns, or the error that it raises, on the inputs of this seed."""
+    """The result of a function, or the error that it raises, on the inputs of this seed."""
     torch.manual_seed(100 + seed)
     try:
         return probe(function)
@@ -244,7 +246,8 @@ def behaviour(probe: FunctionProbe, function: Any, seed: int) -> object:
 
 
 def same(one: object, other: object) -> bool:
-    """Equal results: tensors but for rounding, NaN equal to NaN, and errors by their message."""
+    """Whether results are equal: tensors but for rounding, NaN equal to NaN, and errors by their
+    message."""
     match one, other:
         case Tensor(), Tensor():
             return one.shape == other.shape and torch.allclose(

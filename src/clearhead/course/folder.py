@@ -54,7 +54,8 @@ class LearnFolder:
 
     @classmethod
     def open(cls, path: Path, language: LearnLanguage | None = None) -> "LearnFolder":
-        """An existing folder of exercises; it remembers its language unless one is given."""
+        """Opens an existing folder of exercises, which remembers its language unless one is
+        given."""
         if not any((path / exercise.file).is_file() for exercise in EXERCISES):
             raise refusal(language or "en", "no_exercises", folder=path)
         refuse_unusual(path)
@@ -64,7 +65,7 @@ class LearnFolder:
 
     @classmethod
     def make(cls, path: Path, language: LearnLanguage) -> "LearnFolder":
-        """A new folder; files that are already there are left as they are."""
+        """Makes a new folder; files that are already there do not change."""
         if path.exists() and not path.is_dir():
             raise refusal(language, "is_a_file", path=path)
         path.mkdir(parents=True, exist_ok=True)
@@ -90,12 +91,13 @@ class LearnFolder:
         self.state.write(self.path)
 
     def read_again(self) -> None:
-        """Before a change: what a command in another terminal has noted meanwhile is kept."""
+        """Reads the state again before a change, so that what a command in another terminal has
+        noted meanwhile is kept."""
         if (self.path / STATE).is_file():
             self.state = replace(LearnState.read(self.path), language=self.state.language)
 
     def has_passed(self, exercise: Exercise) -> bool:
-        """This very file has passed."""
+        """Whether this very file has passed."""
         file = self.path / exercise.file
         passed = self.state.progress(exercise.name).passed
         return passed is not None and file.is_file() and hash_of(file) == passed
@@ -145,7 +147,8 @@ class LearnFolder:
         return progress.hints, hints[progress.hints - 1]
 
     def solution(self, exercise: Exercise) -> str:
-        """The reference; that it was shown is noted, unless the exercise has passed."""
+        """The reference solution. It is noted that the solution was shown, unless the exercise has
+        passed."""
         self.read_again()
         if not self.has_passed(exercise):
             self.state.progress(exercise.name).solution_shown = True

@@ -11,7 +11,7 @@ PACKAGE = "clearhead"
 
 
 def taken_parts(source: bytes, exercise: Exercise, learned: Mapping[str, Any]) -> list[str]:
-    """Their names; `learned` are the names of the file after it ran."""
+    """The names of the parts that were taken; `learned` are the names in the file after it ran."""
     later = {f for each in EXERCISES if each.number >= exercise.number for f in each.functions}
     named = list(_named(ast.parse(source), later))
     for function in exercise.functions:

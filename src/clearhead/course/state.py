@@ -19,7 +19,7 @@ LANGUAGES: tuple[LearnLanguage, ...] = ("en", "zh")
 
 @dataclass
 class ExerciseProgress:
-    """What is known of one exercise."""
+    """The progress in one exercise."""
 
     passed: str | None = None
     """The hash of the file that passed: an edited file is checked again."""

@@ -1,4 +1,5 @@
-"""How an exercise stands. Without torch, so that `clearhead learn` answers at once."""
+"""The verdict on an exercise. This file does not import torch, so that `clearhead learn` answers at
+once."""
 
 from dataclasses import asdict, dataclass, field
 from typing import Any, Literal
@@ -8,7 +9,7 @@ Trouble = Literal["blank", "syntax", "error", "result", "time", "missing", "cras
 
 @dataclass
 class Verdict:
-    """How an exercise stands. It travels between processes as JSON."""
+    """The verdict on an exercise. It travels between processes as JSON."""
 
     passed: list[str] = field(default_factory=list)
     """Names of the checks that hold."""
@@ -17,7 +18,7 @@ class Verdict:
     """The first check that does not hold."""
     numbers: dict[str, Any] = field(default_factory=dict)
     mistakes: list[str] = field(default_factory=list)
-    """What is wrong, where it is known by name."""
+    """The mistakes that were recognised by name."""
     trouble: Trouble | None = None
     message: str = ""
     line: int | None = None
@@ -28,7 +29,7 @@ class Verdict:
 
     @property
     def complete(self) -> bool:
-        """Every check holds."""
+        """Whether every check holds."""
         return self.trouble is None and self.failed is None and len(self.passed) == self.n_checks
 
     def as_json(self) -> dict[str, Any]:

@@ -30,7 +30,7 @@ class PairBatch:
     target_input: Tensor
     """Starts with <bos>."""
     target_output: Tensor
-    """The same one step later: ends in <eos>."""
+    """The target, one step later: it ends in <eos>."""
     samples: SampleIds
 
 
@@ -42,7 +42,7 @@ class TokenBatch:
     targets: Tensor
     """IGNORED where a packed row is padded."""
     documents: Tensor
-    """Which document of the row each position is in, so that attention can be kept inside it;
+    """The document of the row that each position is in, so that attention can be kept inside it;
     NO_DOCUMENT where the row is padded."""
     samples: SampleIds
 
@@ -108,7 +108,7 @@ def move(batch: Batch, device: torch.device) -> Batch:
 
 
 def pad_rows(rows: Sequence[NDArray[np.integer]], filler: int, width: int = 1) -> Tensor:
-    """Rows one below the other. No rows give (0, width): a rank without a share of the batch still
+    """Stacks rows and pads them. No rows give (0, width): a rank without a share of the batch still
     runs the model, to stay in step with the others."""
     width = max([width, *map(len, rows)])
     padded = np.full((len(rows), width), filler, np.int64)
@@ -125,7 +125,8 @@ def labelled_batch(
     pad_id: int,
     samples: SampleIds,
 ) -> LabelledBatch:
-    """Each text, which ends in <eos>, with a mask before its end, where the label is predicted."""
+    """A batch of texts that end in <eos>, each with a mask before its end, where the label is
+    predicted."""
     inputs = [np.insert(text.astype(np.int64), len(text) - 1, mask_id) for text in texts]
     targets = [
         np.insert(np.full(len(text), IGNORED, np.int64), len(text) - 1, label)
@@ -144,7 +145,7 @@ def class_batch(
     pad_id: int,
     samples: SampleIds,
 ) -> ClassBatch:
-    """Each text, which ends in <eos>, after <bos>, from whose place the class is predicted."""
+    """A batch of texts between <bos> and <eos>; the class is predicted at the position of <bos>."""
     inputs = [np.insert(text.astype(np.int64), 0, bos_id) for text in texts]
     targets = torch.tensor(classes, dtype=torch.int64)
     return ClassBatch(inputs=pad_rows(inputs, pad_id), targets=targets, samples=samples)
@@ -175,8 +176,9 @@ class Corruption:
 
 
 class Renumbering:
-    """Other numbers for the spans of a pair each time that it is seen, the same on both sides. A
-    model that always read 0, 1, 2 in this order would learn the order and not to copy."""
+    """Gives the spans of a pair other numbers each time that the pair is seen, the same on both
+    sides. A model that always read 0, 1, 2 in this order would learn the order instead of
+    copying."""
 
     def __init__(self, source: Sequence[int], target: Sequence[int]) -> None:
         """The reserved tokens of each side, by number."""

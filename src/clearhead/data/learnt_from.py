@@ -25,20 +25,20 @@ class SimilarPair:
     """A line of the training text that shares rare n-grams with a text."""
 
     number: int
-    """Its place in the training split, from 0."""
+    """The pair's place in the training split, from 0."""
     score: float
-    """Over the different n-grams of one to three tokens that both have: the sum of
-    log(lines / lines with it)."""
+    """The sum of log(lines / lines with it) over the different n-grams of one to three tokens that
+    both have."""
     texts: tuple[str, ...]
-    """Its sides, each cut where it is very long."""
+    """The sides of the pair, each cut if it is very long."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class LearntFrom:
-    """What the training text has of a text."""
+    """What the training text has in common with a text."""
 
     counts: dict[str, int]
-    """For each piece of the text, the training lines of its side that contain it."""
+    """The number of training lines that contain each piece of the text, on its side."""
     nearest: list[SimilarPair]
     searched: int
     """Training lines that were searched."""
@@ -121,7 +121,7 @@ class TrainingText:
         return [line for text in texts for line in text.split("\n")]
 
     def ask(self, text: str, n_nearest: int = 3) -> LearntFrom:
-        """What the training text has of this one."""
+        """Searches the training text for this text."""
         return LearntFrom(
             counts={piece: self.count(piece) for piece in pieces_of(text)},
             nearest=self.nearest(self.tokenizer.encode(text), n_nearest),

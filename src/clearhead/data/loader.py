@@ -21,7 +21,7 @@ from clearhead.processes import starting_processes
 
 
 class Position(NamedTuple):
-    """The next global batch: which one, of which window, of which epoch; and its step number."""
+    """The position of the next global batch: its number, its window, its epoch and its step."""
 
     step: int = 0
     epoch: int = 0
@@ -65,7 +65,7 @@ class Loader:
         self._seed = config.seed
 
     def state(self) -> dict[str, Any]:
-        """Plain JSON: four numbers, and what they are numbers of."""
+        """The position as plain JSON: four numbers, and what they are numbers of."""
         return {**self.position._asdict(), "data": self.fingerprint, "order": self.order}
 
     def load_state(self, state: dict[str, Any]) -> None:

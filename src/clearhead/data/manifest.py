@@ -40,7 +40,7 @@ class TokenizerFacts:
 
 @dataclass(frozen=True, kw_only=True)
 class SplitFacts:
-    """One split: its token files by side, in the order in which they are read."""
+    """The facts of one split: its token files by side, in the order in which they are read."""
 
     documents: int
     tokens: dict[str, int]
@@ -290,7 +290,8 @@ def _remembered(folder: Path) -> dict[str, list[Any]]:
 
 
 def read_note(path: Path) -> dict[str, Any]:
-    """A file of our own that only saves work: what cannot be read is as good as absent."""
+    """Reads a file of clearhead's own that only saves work: if it cannot be read, it counts as
+    absent."""
     try:
         note = _json(path)
     except (OSError, ValueError, RecursionError):

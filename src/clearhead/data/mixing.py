@@ -1,4 +1,4 @@
-"""Batches of two corpora in turn: a model that learns a second text and rehearses the first one."""
+"""Mixes batches of two corpora: a model learns a second text and rehearses the first one."""
 
 from collections.abc import Iterator
 from typing import Any

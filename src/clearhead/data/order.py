@@ -17,7 +17,8 @@ N_ROUNDS = 8  # four already mix well; small n, with few bits a side, need more
 
 
 def derive_key(*parts: int | str) -> int:
-    """64 bits that depend on every part: how one seed serves epochs, windows and samples."""
+    """A key of 64 bits that depends on every part: so one seed serves epochs, windows and
+    samples."""
     text = "/".join(map(str, parts)).encode()
     return int.from_bytes(hashlib.blake2b(text, digest_size=8).digest(), "little")
 

@@ -51,7 +51,7 @@ def note_text(folder: Path, corpus: Corpus, *, begins: bool) -> None:
 
 
 def data_of_run(folder: Path, prepared: Path) -> Path:
-    """Where the prepared data of a run are: where it has noted them; else below `prepared`, under
+    """Finds the prepared data of a run: where the run has noted them; else below `prepared`, under
     the run's name, or in a folder that was prepared from the same files."""
     noted = read_note(folder / TEXT_FILES)
     usual = prepared / folder.resolve().name

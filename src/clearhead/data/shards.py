@@ -48,7 +48,7 @@ class Job:
 
     config: DataConfig
     root: Path
-    """Where the recipe's paths start from."""
+    """The folder from which the recipe's paths start."""
     folder: Path
     processes: int = 1
     instead_of: Mapping[str, Any] = field(default_factory=dict)
@@ -73,7 +73,7 @@ class ShardRecord(NamedTuple):
     longest: list[int]
     cursor: Cursor
     counts: dict[str, int]
-    """What the reader had rejected when it stood at the cursor."""
+    """The counts of what the reader had rejected when it stood at the cursor."""
     too_long: int
     """Documents of this shard that had too many tokens."""
 
@@ -130,7 +130,7 @@ def write_split(
     sides: dict[str, Tokenizer],
     taught: TaughtTerms | None = None,
 ) -> SplitFacts:
-    """Writes what is missing of a split, and gives the facts of all of it."""
+    """Writes what is missing of a split, and returns the facts of the whole split."""
     (job.folder / split).mkdir(exist_ok=True)
     records = _whole_shards(job, split)
     reader = Reader(inputs, job.config, split, removed=removed(job.text))

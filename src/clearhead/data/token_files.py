@@ -45,7 +45,7 @@ class TokenFileWriter:
         self._hashes = {suffix: hashlib.sha256() for suffix in self._files}
 
     def add(self, tokens: TokenArray, lengths: Integers) -> None:
-        """Several documents: all their tokens in a row, and how many each has."""
+        """Adds several documents: all their tokens in a row, and the number of tokens of each."""
         self._write("", tokens.astype(self.dtype, copy=False))
         self._write(INDEX, (self.tokens + np.cumsum(lengths)).astype("<u8"))
         self.tokens += len(tokens)
@@ -192,7 +192,8 @@ class TokenStore:
                 yield file, places, *self._bounds(file, local)
 
     def document_of(self, start: int, stop: int) -> Integers:
-        """For each token of start…stop-1, which document it is in, counted from 0 in the slice."""
+        """The number of the document that each token of start…stop-1 is in, counted from 0 in the
+        slice."""
         ends: list[Integers] = []
         position = start
         while position < stop:

@@ -72,7 +72,7 @@ class BeamSearch:
     def run(
         self, inputs: TokenRows | Iterator[DecodeInput], max_sentences: int = MAX_SENTENCES
     ) -> Iterator[tuple[int, list[Output]]]:
-        """Each input's number and n best texts, as soon as they are known. `inputs` may be an
+        """Yields each input's number and n best texts as soon as they are known. `inputs` may be an
         endless iterator."""
         check_at_least("max_sentences", max_sentences, 1)
         width = self.beam.width

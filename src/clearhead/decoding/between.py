@@ -14,7 +14,8 @@ TranslatePieces = Callable[[Sequence[str]], Sequence[Sequence[Output]]]
 def translate_between(
     texts: Sequence[MaskedText], translate: TranslatePieces
 ) -> list[Output | None]:
-    """Each text, its spans in the order of the source. None where a piece has no translation."""
+    """Translates each text, and keeps its spans in the order of the source. None if a piece has no
+    translation."""
     pieces = sorted({piece for text in texts for piece in _with_words(text)})
     answers = {piece: outputs[0] for piece, outputs in zip(pieces, translate(pieces)) if outputs}
     return [

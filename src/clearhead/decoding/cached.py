@@ -68,8 +68,8 @@ class CachedModel:
 
     @torch.inference_mode()
     def read(self, tokens: Tensor, real: Tensor | None = None) -> Tensor:
-        """Several tokens more for each row (rows, n), those that are real. The scores that follow
-        each (rows, n, vocab)."""
+        """Reads several more tokens for each row (rows, n), of which `real` are real. Returns the
+        scores that follow each (rows, n, vocab)."""
         real_tokens = "all" if real is None else real
         with evaluating(self.modules):
             if isinstance(self.model, Seq2Seq):
@@ -109,7 +109,7 @@ def evaluating(modules: Iterable[nn.Module]) -> Iterator[None]:
 
 
 def padded(rows: Sequence[Ids], device: torch.device) -> tuple[Tensor, Tensor | None]:
-    """Ids as a padded tensor, and which of them are real (None: all)."""
+    """Turns ids into a padded tensor, and a mask of the real ones (None: all)."""
     longest = max(map(len, rows))
     ids = torch.tensor([[*row, *[0] * (longest - len(row))] for row in rows], device=device)
     if all(len(row) == longest for row in rows):
@@ -119,8 +119,8 @@ def padded(rows: Sequence[Ids], device: torch.device) -> tuple[Tensor, Tensor | 
 
 
 def in_full(scores: Tensor) -> Tensor:
-    """Scores in fp32 at least: in half precision, sums of log-probabilities would drift. Raises if
-    some are NaN or infinite; a model may exclude single tokens by -inf."""
+    """Turns scores into fp32 at least: in half precision, sums of log-probabilities would drift.
+    Raises if some are NaN or infinite; a model may exclude single tokens by -inf."""
     best = scores.amax(dim=-1)  # NaN, if one of them is
     if not best.isfinite().all():
         raise ModelError(

@@ -16,7 +16,7 @@ from clearhead.text.tokenizer import Tokenizer
 
 @dataclass(frozen=True, kw_only=True)
 class Codec:
-    """What turns text into a model's tokens and back."""
+    """Turns text into a model's tokens and back."""
 
     source: Tokenizer
     target: Tokenizer
@@ -117,7 +117,7 @@ class Codec:
         return [] if first is None else [first]
 
     def decode_config(self, max_new: int, window: Window = "stop") -> DecodeConfig:
-        """Where decoding starts and ends for this model."""
+        """The settings that say where decoding starts and ends for this model."""
         return DecodeConfig(
             max_new=max_new, eos_id=self.ids.eos, start_id=self.ids.decoder_start, window=window
         )

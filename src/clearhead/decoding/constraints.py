@@ -1,4 +1,4 @@
-"""Which tokens may come next."""
+"""Constraints on the tokens that may come next."""
 
 from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
@@ -23,7 +23,7 @@ NextTokens = Collection[int] | AllBut | None
 Constraint = Callable[[Sequence[int]], NextTokens]
 """Given the new tokens so far (without the prompt), the tokens that may follow."""
 Constraints = Constraint | Sequence[Constraint] | None
-"""One for all inputs, or one for each."""
+"""One constraint for all inputs, or one for each."""
 
 
 def constraint_of(constraints: Constraints, number: int) -> Constraint | None:
@@ -37,7 +37,7 @@ def allows_nothing(allowed: NextTokens) -> bool:
 
 
 def one_of(texts: Iterable[Sequence[int]], eos_id: int | None) -> Constraint:
-    """Only these texts, as tokens, each followed by the end."""
+    """Allows only these texts, as tokens, each followed by the end."""
     ends: dict[tuple[int, ...], set[int]] = {}
     for text in texts:
         whole = [*text] if eos_id is None else [*text, eos_id]
@@ -51,8 +51,8 @@ def one_of(texts: Iterable[Sequence[int]], eos_id: int | None) -> Constraint:
 def one_of_strings(
     strings: Iterable[str], tokenizer: Tokenizer, max_new: int | None = None
 ) -> Constraint:
-    """Only these strings, spelt as the tokenizer spells them, and whole: each has to fit into
-    `max_new` tokens."""
+    """Allows only these strings, spelt as the tokenizer spells them, and whole: each has to fit
+    into `max_new` tokens."""
     spelt = {text: tokenizer.encode(text) for text in strings}
     for text, tokens in spelt.items():
         if max_new is not None and len(tokens) > max_new:
@@ -74,7 +74,8 @@ def begin_with(prefix: Sequence[int], then: Constraint | None = None) -> Constra
 
 
 def constrain(scores: Tensor, allowed: Sequence[NextTokens]) -> Tensor:
-    """-inf for the tokens that a row does not allow: a copy, where any row is constrained."""
+    """Puts -inf in place of the scores of tokens that a row does not allow. It changes a copy, if
+    any row is constrained."""
     if all(ids is None for ids in allowed):
         return scores
     constrained = scores.clone()

@@ -1,4 +1,4 @@
-"""Prompts in, their continuations out: by `generate`, or piece by piece by `stream`."""
+"""Continues prompts: `generate` returns whole texts, `stream` returns them piece by piece."""
 
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple

@@ -43,8 +43,8 @@ _log = logging.getLogger("clearhead")
 
 
 class CTranslate2Engine:
-    """The same model in CTranslate2, on all of torch's threads. Its outputs have no
-    log-probabilities of single tokens. What CTranslate2 cannot do is refused."""
+    """A model in CTranslate2, on all of torch's threads. Its outputs have no log-probabilities of
+    single tokens. It refuses what CTranslate2 cannot do."""
 
     def __init__(
         self,

@@ -81,7 +81,7 @@ def greedy(
 
 
 def collect(events: Iterable[NewToken]) -> list[Output]:
-    """Whole texts, in the order of their inputs."""
+    """Collects whole texts, in the order of their inputs."""
     tokens: dict[int, list[int]] = {}
     log_probs: dict[int, list[float]] = {}
     outputs: dict[int, Output] = {}
@@ -105,8 +105,8 @@ def decode_tokens(
     constraint: Constraints = None,
     max_rows: int = MAX_ROWS,
 ) -> Iterator[NewToken]:
-    """Every token as soon as it is chosen. `inputs` may be an endless iterator: the next input is
-    asked for when there is a place for it."""
+    """Yields every token as soon as it is chosen. `inputs` may be an endless iterator: the next
+    input is asked for when there is a place for it."""
     check_at_least("max_rows", max_rows, 1)
     waiting = as_inputs(inputs, config, model.config)
     batch = _RunningBatch(CachedModel(model), config, constraint)

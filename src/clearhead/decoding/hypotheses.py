@@ -120,5 +120,5 @@ class SentenceBeam:
         return nth >= best / beam.normaliser(self.max_tokens)
 
     def best(self, n: int) -> list[Output]:
-        """Finished texts, equal scores in the order in which they were found."""
+        """The best finished texts; equal scores stand in the order in which they were found."""
         return sorted(self.finished, key=lambda text: -text.score)[:n]

@@ -17,9 +17,9 @@ class DecodeInput(NamedTuple):
     """What one text is decoded from."""
 
     number: int
-    """Its place among the inputs."""
+    """The place of the input among all inputs."""
     prompt: list[int]
-    """What the decoder is given first: the prompt, or the start of every target."""
+    """The tokens that the decoder is given first: the prompt, or the start of every target."""
     source: list[int] | None
 
 
@@ -110,5 +110,5 @@ def check_prompt_fits(n_given: int, config: DecodeConfig, model: ModelConfig) ->
 
 
 def name_of(names: Sequence[str] | None, index: int) -> str:
-    """What messages call the text at this place."""
+    """The name of the text at this place in messages."""
     return f"text {index + 1}" if names is None else names[index]

@@ -30,7 +30,7 @@ class Opened:
 
     @property
     def codec(self) -> Codec:
-        """What turns text into the model's tokens and back."""
+        """The codec that turns text into the model's tokens and back."""
         return Codec(source=self.source, target=self.target, ids=self.ids)
 
     @property
@@ -121,7 +121,7 @@ def open_folder(
     dtype: torch.dtype | None = None,
     device: torch.device | str = "cpu",
 ) -> Opened:
-    """The model folder, or that of a run, with its tokenizer, or one for each side."""
+    """Opens a model folder, or that of a run, with its tokenizer, or one for each side."""
     folder = checked_folder(folder)
     model = load_model(folder, own_parts=own_parts, dtype=dtype, device=device)
     codec = open_codec(folder)
@@ -135,7 +135,7 @@ def open_folder(
 
 
 def open_codec(folder: Path) -> Codec:
-    """What turns text into a model folder's tokens and back, without the model."""
+    """Opens the codec of a model folder without the model."""
     description = read_description(folder)
     config, ids = description.model, description.ids
     if (folder / SOURCE).exists() and (folder / TARGET).exists():

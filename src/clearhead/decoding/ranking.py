@@ -12,8 +12,8 @@ class Candidate(NamedTuple):
     """A token that may follow a hypothesis."""
 
     value: float
-    """What it is ranked by: the log-probability of the whole text, less the penalty of diversity;
-    -inf: it cannot be chosen."""
+    """The value by which it is ranked: the log-probability of the whole text, less the penalty of
+    diversity; -inf: it cannot be chosen."""
     slot: int
     """The place of the hypothesis in its beam."""
     token: int

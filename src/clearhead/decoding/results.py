@@ -12,8 +12,8 @@ from clearhead.text.tokenizer import Tokenizer
 from clearhead.text.visible import label_of
 
 StopReason = Literal["end", "length", "window", "constraint"]
-"""The end token was chosen; `max_new` was reached; the model's window was full; the constraint
-allowed nothing more."""
+"""Why decoding stopped: the end token was chosen; `max_new` was reached; the model's window was
+full; the constraint allowed nothing more."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -70,7 +70,7 @@ class Output:
 
 
 class AnsweredText(NamedTuple):
-    """What became of one text; without outputs if it was empty."""
+    """The outputs for one text; there are none if it was empty."""
 
     tokens_read: list[int]
     """The tokens that the model was given."""

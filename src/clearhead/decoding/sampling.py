@@ -60,7 +60,7 @@ def seed_of(seed: int | Sequence[int], index: int) -> int | str:
 
 
 def uniform(seed: int | str, place: int, purpose: str) -> float:
-    """A number in [0, 1) that depends on all three and on nothing else."""
+    """A number in [0, 1) that depends on the three arguments and on nothing else."""
     key = f"{seed}/{place}/{purpose}".encode()
     return (
         int.from_bytes(hashlib.blake2b(key, digest_size=8).digest(), "little")
@@ -105,7 +105,7 @@ def penalised(scores: Tensor, seen: Sequence[list[int]] | None, penalty: float) 
 
 
 def draw(chances: Tensor, draws: Sequence[float]) -> list[int]:
-    """Where each number in [0, 1) falls in its row's cumulated chances."""
+    """Finds where each number in [0, 1) falls in its row's cumulated probabilities."""
     cumulated = chances.cumsum(dim=1)
     total = cumulated[:, -1:]
     threshold = torch.tensor(draws, dtype=chances.dtype, device=chances.device)[:, None] * total

@@ -32,7 +32,7 @@ class LanguagePair:
 
     @property
     def joint(self) -> str:
-        """What stands between two translated sentences of a line."""
+        """The text between two translated sentences of a line."""
         return "" if self.target.split("-")[0].lower() in WITHOUT_BLANKS else " "
 
 
@@ -159,7 +159,7 @@ def check_can_split() -> None:
 def join_sentences(
     text: SplitText, translations: Sequence[AnsweredText], pair: LanguagePair
 ) -> AnsweredText:
-    """One text again: its n-th translation is made of the n-th of each sentence."""
+    """Joins sentences into one text: its n-th translation is made of the n-th of each sentence."""
     n_best = max((len(answer.outputs) for answer in translations), default=0)
     outputs: list[Output] = []
     for rank in range(n_best):

@@ -47,7 +47,8 @@ class TextStream:
         return "" if text.endswith(HALF) else self._new_part(text)
 
     def rest(self) -> str:
-        """What is left at the end: bytes that no character can be made of are shown as U+FFFD."""
+        """The rest of the text at the end: bytes that no character can be made of are shown as
+        U+FFFD."""
         if self.decoder is not None:
             return self.decoder.decode(b"", final=True)
         return self._new_part(self.tokenizer.decode(self.ids, behind=self.behind))

@@ -64,7 +64,7 @@ class TermSearch:
 
     @property
     def output(self) -> Output:
-        """The best translation, which knows what it has used."""
+        """The best translation, with the terms that it uses."""
         uses = [TermUse(term, is_used(term.target, self.best.text)) for term in self.terms]
         return replace(self.best, terms=tuple(uses))
 
@@ -128,7 +128,7 @@ class _Beginning:
 
 
 def term_tokens(term: Term, tokenizer: Tokenizer) -> list[int]:
-    """A term as it stands inside a text; nothing if the tokenizer cannot write it."""
+    """The tokens of a term inside a text; none if the tokenizer cannot write it."""
     try:
         return tokenizer.encode(with_blank(term.target))
     except UnknownLetterError:

@@ -95,7 +95,7 @@ class OwnEngine:
 
     @property
     def is_constrained(self) -> bool:
-        """It observes constraints."""
+        """This engine observes constraints."""
         return True
 
     @property

@@ -45,7 +45,7 @@ CPU = torch.device("cpu")
 
 
 class DeviceError(ClearheadError):
-    """What a device got wrong."""
+    """A check that a device failed."""
 
 
 DeviceCheck = Callable[[torch.device], str]

@@ -1,4 +1,4 @@
-"""All checks on one device, and the report to send in."""
+"""Runs all checks on one device, and makes the report to send in."""
 
 import platform
 import time
@@ -14,7 +14,7 @@ from clearhead.training.state import versions
 
 
 class CheckResult(NamedTuple):
-    """What one check found."""
+    """The result of one check."""
 
     name: str
     passed: bool

@@ -26,12 +26,12 @@ PAD, WIDTH = 0, 13
 
 
 def numbers(*shape: int, seed: int = 0) -> Tensor:
-    """Normal ones, drawn on the CPU."""
+    """Normally distributed numbers, drawn on the CPU."""
     return torch.randn(*shape, generator=torch.Generator().manual_seed(seed))
 
 
 def tokens(vocab_size: int, *shape: int, seed: int = 0) -> Tensor:
-    """Any but the special ones."""
+    """Random tokens, without the special ones."""
     return torch.randint(3, vocab_size, shape, generator=torch.Generator().manual_seed(seed))
 
 
@@ -42,13 +42,14 @@ def small_objective(
     dtype: torch.dtype | None = None,
     half: torch.dtype | None = None,
 ) -> Objective:
-    """Its weights are drawn on the CPU, and so the same on every device."""
+    """A small objective whose weights are drawn on the CPU, so that they are the same on every
+    device."""
     objective = Objective(build_model(model, seed=3), TrainConfig(label_smoothing=0.1), half=half)
     return objective.to(device, dtype)
 
 
 def small_batch(model: ModelConfig, device: torch.device) -> Batch:
-    """Four rows, some of them padded."""
+    """A batch of four rows, some of them padded."""
     first, second = (tokens(model.output_vocab_size, 4, WIDTH, seed=seed) for seed in (1, 2))
     samples = ((0,),) * 4
     match model.family:

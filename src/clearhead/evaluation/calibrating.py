@@ -18,7 +18,7 @@ from clearhead.interop.calibration import Calibration
 
 Numbers = NDArray[np.float64]
 FEWEST = 50
-"""Sentences; a curve through fewer means little."""
+"""The fewest sentences for a curve; one through fewer means little."""
 N_FOLDS = 5
 N_GROUPS = 10
 RIDGE = 1e-3
@@ -33,7 +33,7 @@ class JudgedTranslation(NamedTuple):
     """The mean of a token."""
     n_tokens: int
     quality: float
-    """Its chrF++, from 0 to 1."""
+    """The chrF++ of the translation, from 0 to 1."""
 
 
 class CurvePoint(NamedTuple):
@@ -41,11 +41,11 @@ class CurvePoint(NamedTuple):
 
     n: int
     confidence: float
-    """The mean of what the curve says."""
+    """The mean confidence that the curve gives."""
     measured: float
     """The mean of their chrF++, from 0 to 1."""
     half_interval: float
-    """Half of its 95 % interval."""
+    """Half of the 95 % interval."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -87,7 +87,7 @@ def sentence_qualities(translations: Sequence[str], references: Sequence[str]) -
 
 
 def calibrate(judged: Sequence[JudgedTranslation]) -> MeasuredCalibration:
-    """A curve through all of them; how well it holds is measured by cross-validation."""
+    """Fits a curve to all of them, and measures by cross-validation how well it holds."""
     if len(judged) < FEWEST:
         raise InputError(
             f"there are {len(judged)} translations to calibrate by, and {FEWEST} are needed; give "

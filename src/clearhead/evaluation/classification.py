@@ -31,7 +31,7 @@ from clearhead.shapes import Float, Tensor
 from clearhead.text.tokenizer import Tokenizer
 
 LabelModel = MaskedLM | Classifier
-"""What labels texts: a head, or the token in place of a mask."""
+"""The model that labels texts: by a head, or by the token in place of a mask."""
 
 BATCH_TOKENS = 4096
 CUT = "too_long='cut'"
@@ -52,8 +52,8 @@ class Accuracy:
 
     @property
     def interval(self) -> tuple[float, float]:
-        """95 %, by Wilson's score: within 0 and 1, and reliable for few samples and near the
-        ends."""
+        """The 95 % interval by Wilson's score: within 0 and 1, and reliable for few samples and
+        near the ends."""
         p, n, z = self.value, self.n, Z
         middle = (p + z * z / (2 * n)) / (1 + z * z / n)
         half = z / (1 + z * z / n) * math.sqrt(p * (1 - p) / n + z * z / (4 * n * n))

@@ -16,12 +16,13 @@ LARGEST = 709.0  # e to this power is still a float
 LARGEST_SHOWN = 1e6
 """A perplexity beyond this says no more than that the model does not know the text."""
 LONGEST_MEAN_WORD = 20
-"""Characters. If words are longer than this on average, the text does not separate words by spaces
-(Chinese or Japanese, say), and its words cannot be counted."""
+"""The longest mean word, in characters. If words are longer on average, the text does not separate
+words by spaces (Chinese or Japanese, say), and its words cannot be counted."""
 
 
 def exponential(nats: float) -> float:
-    """Infinite where Python would raise: a model may find a text as unlikely as it likes."""
+    """The exponential; infinite where Python would raise: a model may find a text arbitrarily
+    unlikely."""
     return math.exp(nats) if nats < LARGEST else math.inf
 
 
@@ -53,7 +54,8 @@ class Perplexity:
 
     @property
     def per_word(self) -> float | None:
-        """None for a text without spaces between words, or if no word ends in a scored token."""
+        """Perplexity per word; None for a text without spaces between words, or if no word ends in
+        a scored token."""
         if self.n_words < 1 or self.n_characters > LONGEST_MEAN_WORD * self.n_words:
             return None
         return exponential(self.nats / self.n_words)
@@ -78,10 +80,11 @@ def perplexity(
     which is scored like any token and counts as one byte, the line break that it stands for.
     Without `bos_id`, the first token is not scored, and its bytes, characters and any word that
     ends in it do not count. `joined`: the texts follow one another, as in a stream that a language
-    model is trained on, and each is read after those before it. A text that is longer than the
-    model's window is read in windows that overlap: each starts `stride` tokens after the last (by
-    default half a window) and scores the tokens that are new in it, so that every token is scored
-    once, with at least window - stride tokens before it."""
+    model is trained on, and each is read after those before it.
+
+    A text that is longer than the model's window is read in windows that overlap: each starts
+    `stride` tokens after the last (by default half a window) and scores the tokens that are new in
+    it, so that every token is scored once, with at least window - stride tokens before it."""
     window = model.config.max_length
     stride = max(1, window // 2) if stride is None else stride
     if not 1 <= stride <= window:

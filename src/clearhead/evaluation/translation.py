@@ -29,14 +29,14 @@ _log = logging.getLogger("clearhead")
 
 @dataclass(frozen=True, kw_only=True)
 class Metric:
-    """One figure, and what it takes to read it."""
+    """One figure, with what is needed to read it."""
 
     name: str
     value: float
     half_interval: float | None
     """Half of the 95 % bootstrap interval around the mean of the resampled scores."""
     signature: str
-    """sacrebleu's: what must be equal for two figures to be comparable."""
+    """sacrebleu's signature, which must be equal for two figures to be comparable."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -66,8 +66,8 @@ def translate_lines(
     lines: Sequence[str],
     config: TranslateConfig = TranslateConfig(),  # noqa: B008 (frozen)
 ) -> list[str]:
-    """Each line's best translation, in the order of the lines. A line that is too long is cut, with
-    a warning: a test set without its longest lines would flatter."""
+    """Translates each line, and returns the best translations in the order of the lines. A line
+    that is too long is cut, with a warning: a test set without its longest lines would flatter."""
     translations = translate_texts(engine, codec, lines, replace(config, too_long="cut"))
     if n_cut := sum(answer.n_cut > 0 for answer in translations):
         longest = engine.config.max_length

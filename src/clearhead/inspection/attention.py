@@ -34,7 +34,7 @@ class AttentionMap(NamedTuple):
 
     @property
     def title(self) -> str:
-        """Which attention it is."""
+        """The name of this attention."""
         heads = "mean of the heads" if self.head is None else f"head {self.head}"
         return f"{self.kind} layer {self.layer}, {heads}"
 

@@ -116,7 +116,7 @@ def tap_attention(
 def per_head(
     heads: Float[Tensor, "batch heads length d_head"], weight: Float[Tensor, "d_model width"]
 ) -> Float[Tensor, "batch heads length d_model"]:
-    """What each head adds: its part of the output matrix, without the bias."""
+    """The contribution of each head: its part of the output matrix, without the bias."""
     parts = weight.unflatten(1, (heads.shape[1], -1))
     return torch.einsum("bhne,dhe->bhnd", heads, parts)
 

@@ -39,8 +39,8 @@ class HowToDecode(TypedDict, total=False):
 def see(
     subject: Subject, text: str, *, language: str = SeeOptions.language, **how: Unpack[HowToDecode]
 ) -> dict[str, Any]:
-    """The document of one run: what `finished_text` gives, looked at. Of a classifier, that of its
-    own page."""
+    """The document of one run: what `finished_text` returns, looked at. For a classifier, the
+    document of its own page."""
     if isinstance(subject.model, Classifier):
         ids = _fitting(subject, encoder_ids(subject, _checked(subject, text, how.get("target"))))
         return see_label(subject.model, subject.codec, ids, name=subject.name, language=language)

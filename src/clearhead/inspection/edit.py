@@ -1,5 +1,4 @@
-"""Edits of a trace, as `ch.edit.zero("*.heads")`: what is put in place of activations, and the
-names that they have."""
+"""Edits of a trace, such as `ch.edit.zero("*.heads")`: they replace activations, and name them."""
 
 from clearhead.inspection.edits import add, change, multiply, put, zero
 from clearhead.inspection.sites import names

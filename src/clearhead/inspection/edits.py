@@ -14,7 +14,7 @@ Chosen = Sequence[int] | None
 
 
 class Where(TypedDict, total=False):
-    """Where an edit happens; what is left out: everywhere. See `Edit`."""
+    """The place of an edit; a field that is left out means everywhere. See `Edit`."""
 
     heads: Chosen
     positions: Chosen
@@ -43,7 +43,7 @@ class Counted(NamedTuple):
         return self
 
     def chosen(self, wanted: Sequence[int]) -> Bool[Tensor, "#batch length"]:
-        """Negative numbers count from the newest token."""
+        """The chosen places; negative numbers count from the newest token."""
         mask = torch.zeros_like(self.numbers, dtype=torch.bool)
         for one in wanted:
             number = self.total + one if one < 0 else one
@@ -206,7 +206,8 @@ class Edit:
 
 
 def zero(name: str, **where: Unpack[Where]) -> Edit:
-    """Zeros. For a head that is seldom a neutral value: compare with `put(name, mean_of(…))`."""
+    """An edit that replaces an activation by zeros. For a head that is seldom a neutral value:
+    compare with `put(name, mean_of(…))`."""
     return Edit(name, "zero", lambda x, _: x.zero_(), **where)
 
 
@@ -230,7 +231,8 @@ def multiply(name: str, factor: float, **where: Unpack[Where]) -> Edit:
 
 
 def change(name: str, function: Callable[[Tensor], Tensor], **where: Unpack[Where]) -> Edit:
-    """Whatever the function returns. It is given a copy, of all heads and positions."""
+    """An edit that replaces an activation by what the function returns. The function gets a copy,
+    of all heads and positions."""
     if not callable(function):
         raise InputError(f"function={function!r:.60} is not callable; give a function of a tensor")
     return Edit(name, "change", lambda x, _: function(x), **where)

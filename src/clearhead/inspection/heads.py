@@ -1,4 +1,4 @@
-"""What a head does with its looks, in numbers that need no labels."""
+"""Describes where a head looks, in numbers that need no labels."""
 
 from contextlib import suppress
 from typing import NamedTuple

@@ -41,7 +41,7 @@ class Attribution(NamedTuple):
     """The logit of one token at each position, as a sum."""
 
     parts: list[str]
-    """Names of the terms: the embedding, each sublayer's `added`, and `constant`."""
+    """The names of the terms: the embedding, each sublayer's `added`, and `constant`."""
     values: Float[Tensor, "part batch length"]
     heads: dict[str, Float[Tensor, "head batch length"]]
     """The share of each head in its attention's term; the rest of the term is the bias."""
@@ -81,7 +81,7 @@ class AttributionParts(NamedTuple):
 
 
 def attribution_parts(model: Model) -> AttributionParts:
-    """What `attribution` adds up, without the constant."""
+    """The terms that `attribution` adds up, without the constant."""
     tower = predicting_tower(model)
     if isinstance(model, MaskedLM):
         raise InputError(
@@ -100,7 +100,7 @@ def attribution_parts(model: Model) -> AttributionParts:
 
 
 def rollout(t: Trace, kind: str = "self") -> Float[Tensor, "batch query key"]:
-    """Attention followed back through the layers: the product of (mean over heads + identity) / 2
+    """Follows attention back through the layers: the product of (mean over heads + identity) / 2
     (Abnar and Zuidema 2020). `kind`: self, for an encoder, or causal."""
     pattern = {"self": "encoder", "causal": "decoder"}.get(str(kind))
     if pattern is None:

@@ -69,7 +69,8 @@ class Subject(NamedTuple):
 
 
 class Text(NamedTuple):
-    """What was read and written: ids with their controls, as the model was given them."""
+    """The ids that were read and generated, with their control tokens, as the model was given
+    them."""
 
     source: list[int] | None
     fed: list[int] | None
@@ -192,7 +193,7 @@ def _check_size(model: Model, text: Text) -> None:
 
 
 def facts_of(subject: Subject) -> dict[str, Any]:
-    """What the head of the page says of the model."""
+    """The facts about the model in the head of the page."""
     config = subject.model.config
     return {
         "name": subject.name,

@@ -80,7 +80,7 @@ def in_frame(html: str, height: int = 720) -> str:
 
 
 def joined_script() -> str:
-    """All modules as one, in an order in which nothing is used before it is there."""
+    """Joins all modules into one, in an order in which nothing is used before it is there."""
     return "".join(
         re.sub(r"^export (?=(async )?function |const )", "", _IMPORT.sub("", text), flags=re.M)
         for text in (_read(f"{name}.js") for name in MODULES)

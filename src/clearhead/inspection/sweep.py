@@ -1,4 +1,5 @@
-"""Many runs, each with one edit, and a number for each: patching and ablation as a table."""
+"""Runs a model many times, each with one edit, and makes a table of numbers: patching and
+ablation."""
 
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
@@ -75,8 +76,8 @@ def patching(
     pattern: str,
     positions: Sequence[int],
 ) -> Grid:
-    """Another run's activations, one name and one position at a time: which of them carries what
-    the other run knew? `source` is the trace of that run."""
+    """Replaces activations by those of another run, one name and one position at a time: which of
+    them carries what the other run knew? `source` is the trace of that run."""
     places = names(model, pattern)
     checked_trace(source)
     matrices = [name for name in places if name.endswith((".scores", ".weights"))]
@@ -123,7 +124,7 @@ def head_ablation(
     pattern: str = "*attention.heads",
     means: dict[str, Tensor] | None = None,
 ) -> Grid:
-    """Every head switched off in turn: a row for each attention, a column for each head. With
+    """Switches every head off in turn: a row for each attention, a column for each head. With
     `means` (name → `mean_of`) a head is replaced by its mean, which says more than zero does."""
     places = names(model, pattern)
     n_heads = model.config.n_heads

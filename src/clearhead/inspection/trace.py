@@ -95,7 +95,7 @@ class Trace:
 
     @property
     def names(self) -> list[str]:
-        """What has been read, in the order in which the model reaches it."""
+        """The names that have been read, in the order in which the model reaches them."""
         return [name for name in self._sites if name in self._read and self._stored(name)]
 
     def calls(self, name: str) -> list[Tensor]:
@@ -169,7 +169,8 @@ class Trace:
     # ── the model's own places ───────────────────────────────────────────────────────────────
 
     def visit(self, site: Site, x: Tensor) -> Tensor:
-        """What the model continues with at this place: x itself unless an edit changes it."""
+        """The value with which the model continues at this place: x itself unless an edit changes
+        it."""
         if self._edits[site.name]:
             tokens = self._tokens.get(site.tower)
             queries = tokens[-1][0] if tokens else None

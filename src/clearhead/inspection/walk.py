@@ -20,7 +20,7 @@ MAX_LINES = 40
 
 
 class Entry(NamedTuple):
-    """What is said of a tensor beside its shape."""
+    """The description of a tensor beside its shape."""
 
     section: str
     """The section of "Attention Is All You Need"; empty: it is not in the paper."""

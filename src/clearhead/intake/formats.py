@@ -27,7 +27,8 @@ BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 
 
 class Document(NamedTuple):
-    """One text, the two sides of a pair, or a text and its label; and where it came from."""
+    """A document: one text, the two sides of a pair, or a text and its label; and where it came
+    from."""
 
     texts: tuple[str, ...]
     place: Place

@@ -19,7 +19,7 @@ class Place(NamedTuple):
 
     path: Path
     line: int
-    """Splits go by it."""
+    """The number of the line, by which splits are made."""
     shown: int | None = None
     """The number that other programs show, where it is another: the line of a CSV file, in which a
     header and the line ends of quoted cells count."""
@@ -27,7 +27,7 @@ class Place(NamedTuple):
 
     @property
     def where(self) -> str:
-        """Such as "line 12"."""
+        """The place in words, such as "line 12"."""
         return f"{self.unit} {self.number}"
 
     @property

@@ -1,4 +1,4 @@
-"""What to say of a file that is not there."""
+"""Messages about a file that is not there."""
 
 import os
 import re

@@ -32,7 +32,7 @@ class OwnText:
     template: str
     """The recipe that it starts from."""
     what: str = ""
-    """What messages call it."""
+    """The name of the text in messages."""
     rows: Iterable[dict[str, str]] | None = None
     """Text in memory."""
     counts: Counter[str] | None = None

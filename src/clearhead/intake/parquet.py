@@ -14,13 +14,15 @@ MAX_BATCH = 2**28
 BATCH = 1024
 """Rows that are read together at most."""
 ROWS_OF_A_BYTE = 1000
-"""More rows for each byte of a file are not text: they can be written down as one repeated row."""
+"""The most rows for each byte of a file: more are not text, since they can be written down as one
+repeated row."""
 HEAD = 2**16
 MAX_HEAD = 2**24
 TYPES = ("BYTE_ARRAY", "INT32", "INT64", "BOOLEAN")
-"""How text is stored, and labels that are numbers."""
+"""The types in which text is stored, and labels that are numbers."""
 LOGICAL_TYPES = ("STRING", "INT", "ENUM", "JSON", "NONE")
-"""Not dates and times, which are stored as integers."""
+"""Logical types that can be text or labels; dates and times, which are stored as integers,
+cannot."""
 DICTIONARY_PAGE = 2
 DELTA_BYTE_ARRAY = 7
 

@@ -43,7 +43,7 @@ class Proposal:
     columns: tuple[int | str, ...]
     labels: tuple[str, ...]
     others: tuple[int | str, ...]
-    """Every other column with a name or number."""
+    """All other columns, each with a name or number."""
     sample: tuple[str, ...]
     """The texts of the columns, of the first record that has them all."""
     only_label: tuple[int | str, str] | None = None
@@ -51,7 +51,8 @@ class Proposal:
 
 
 def refuse_tables(paths: Iterable[str | Path]) -> None:
-    """Where plain text is expected: a model would learn the commas and brackets of a table."""
+    """Raises if a table is given where plain text is expected: a model would learn its commas and
+    brackets."""
     for path in paths:
         if _ending(Path(path)) in TABLES:
             raise DataError(

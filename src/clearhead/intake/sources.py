@@ -37,8 +37,8 @@ class Cursor(NamedTuple):
 
 
 def data_root(config: DataConfig) -> Path:
-    """Where the paths of a recipe start from: CLEARHEAD_DATA, unless all of them are absolute. A
-    tokenizer and a glossary may also stand where the command is run."""
+    """The folder from which the paths of a recipe start: CLEARHEAD_DATA, unless all of them are
+    absolute. A tokenizer and a glossary may also stand in the current folder."""
     paths = [*config.train, *config.valid, *config.test]
     if not all(user_path(path).is_absolute() for path in paths):
         return data_folder()

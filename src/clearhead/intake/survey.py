@@ -1,4 +1,4 @@
-"""How much text there is: counted in one pass, with a sample of it stored."""
+"""Counts text in one pass, and stores a sample of it."""
 
 import json
 from contextlib import ExitStack

@@ -21,8 +21,7 @@ from clearhead.intake.unpack import OneRecord, OpenedFile, naming, need, text_of
 Columns = Sequence[int | str]
 SEPARATORS = (",", ";", "\t", "|")
 SEPARATOR_LINE = ["sep=", ""]
-"""What the line `sep=;` is when it is read as a row: Excel's first line, which names what separates
-the columns."""
+"""The line `sep=;` as a row: Excel's first line, which names the separator of the columns."""
 TMX_CODES = ("bpt", "ept", "it", "ph", "ut")
 MAX_TAG = 1 << 20
 """Bytes of one tag with its attributes, or of a comment."""

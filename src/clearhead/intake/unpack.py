@@ -24,7 +24,7 @@ ZSTD_READ_SIZE = 1 << 10
 
 
 class Input(NamedTuple):
-    """What is read together: one file, or two in step; and the label of all that is in it."""
+    """Input that is read together: one file, or two in step; and the label of all that is in it."""
 
     paths: tuple[Path, ...]
     label: str | None = None
@@ -120,7 +120,7 @@ class OneRecord(io.RawIOBase):
 
 
 def text_of(record: OneRecord, encoding: str, errors: str) -> io.TextIOWrapper:
-    """The same as text, with all line ends as they are."""
+    """The file as text, with all line ends as they are."""
     return io.TextIOWrapper(io.BufferedReader(record), encoding, errors=errors, newline="")
 
 

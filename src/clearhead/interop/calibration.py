@@ -33,7 +33,7 @@ class Calibration:
     most_log_prob: float
     least_length: float
     most_length: float
-    """What was seen in the held-out text: outside, the curve is level."""
+    """The longest length in the held-out text: beyond it, the curve is level."""
 
     def confidence(self, log_prob: float, n_tokens: int) -> float:
         """The chrF++ to expect, from 0 to 1, of a translation of so many tokens with this mean

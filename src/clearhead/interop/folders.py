@@ -12,7 +12,8 @@ from clearhead.errors import FolderError
 from clearhead.files import folder_beside, refuse_link, sync
 
 MAX_JSON_BYTES = 64 * 2**20
-"""Far above any real shard index; a tokenizer.json of a million tokens fits."""
+"""The largest JSON file, far above any real shard index; a tokenizer.json of a million tokens
+fits."""
 MAX_CONFIG_BYTES = 4 * 2**20
 """The largest config.json, file of labels and the like: the names of 20,000 classes fit."""
 

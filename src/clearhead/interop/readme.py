@@ -17,7 +17,7 @@ JOINED = "decoder on pairs"
 it."""
 
 CLASSIFIER = "classifier"
-"""An encoder with a head for labels."""
+"""The name for an encoder with a head for labels."""
 
 _WHAT = {
     "encoder-decoder": "translates a text into another",

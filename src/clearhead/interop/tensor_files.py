@@ -148,7 +148,7 @@ def write_tensors(
     dtype: torch.dtype,
     max_shard_bytes: int = MAX_SHARD_BYTES,
 ) -> None:
-    """One file; or shards of at most `max_shard_bytes` (or of one piece), and an index."""
+    """Writes one file; or shards of at most `max_shard_bytes` (or of one piece), and an index."""
     shards: list[list[Piece]] = [[]]
     filled = total = 0
     for piece in pieces:

@@ -17,7 +17,7 @@ from clearhead.localise.xliff_inline import InlineElements
 
 CatalogueKind = Literal["po", "xliff", "qt"]
 NOTE = "clearhead: "
-"""What the comments of filled entries begin with."""
+"""The beginning of the comments on filled entries."""
 ENDINGS = (".po", ".xlf", ".xliff")
 """The endings of the names of catalogues."""
 HEAD = 1 << 16
@@ -42,7 +42,7 @@ def kind_of_catalogue(head: bytes) -> CatalogueKind | None:
 
 
 class TranslatedPair(NamedTuple):
-    """A text and its translation, by a person."""
+    """A text with its translation by a person."""
 
     source: str
     target: str
@@ -150,7 +150,7 @@ class Catalogue:
 
 
 def read_pairs(path: Path) -> Iterator[TranslatedPair]:
-    """What persons have translated in a catalogue, in its order."""
+    """The pairs that people have translated in a catalogue, in its order."""
     for entry in Catalogue(path).entries:
         yield from entry.translated
 

@@ -1,5 +1,5 @@
-"""What is missing in a catalogue: from the memory where it has the very text, else from a
-translator."""
+"""Fills what is missing in a catalogue: from the memory if it has exactly the same text, otherwise
+with a translator."""
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
@@ -35,7 +35,7 @@ def memory_of(pairs: Iterable[TranslatedPair]) -> TranslationMemory:
 
 @dataclass
 class Filled:
-    """What became of the entries of a catalogue."""
+    """The result of filling a catalogue."""
 
     entries: int
     left_out: int

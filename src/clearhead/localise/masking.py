@@ -17,7 +17,7 @@ from clearhead.localise.spans import (
 )
 
 Pieces = tuple[str | int, ...]
-"""Text, and the numbers of spans between it."""
+"""Pieces of text, and the numbers of the spans between them."""
 _NOT_TEXT = ("Cc", "Cs", "Cn")
 
 
@@ -90,7 +90,7 @@ class MaskedText:
 
 
 def mask(text: str, rules: SpanRules = SpanRules()) -> MaskedText:  # noqa: B008 (frozen)
-    """The text with its spans as numbers."""
+    """Replaces the spans of a text by numbers."""
     stripped = text.strip()
     start = text.index(stripped)
     spans = find_spans(stripped, rules)

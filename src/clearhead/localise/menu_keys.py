@@ -26,9 +26,7 @@ class MenuKey(NamedTuple):
 
 
 def without_menu_key(pieces: Pieces) -> tuple[Pieces, MenuKey | None]:
-    """The pieces of a translation with a menu key. In a script without keys, the source's key
-    follows the text in brackets; in others, the key is the same letter, if there is one, or the
-    first."""
+    """The pieces of a text without its menu key. A text that has the sign twice has none."""
     texts = [piece for piece in pieces if isinstance(piece, str)]
     if sum(map(len, texts)) > MAX_LENGTH:
         return pieces, None
@@ -72,8 +70,8 @@ def with_menu_key(pieces: Sequence[str | int], menu_key: MenuKey, language: str)
 
 
 def training_pair(source: str, target: str, most: int) -> tuple[Pieces, Pieces]:
-    """A pair as a model learns from it: at most so many spans as numbers, and no menu keys, which
-    are put in after translating."""
+    """A pair for training: at most so many of its spans are numbers, and it has no menu keys, which
+    are added after translating."""
     pair = mask_pair(source, target, most)
     (plain, key), (plain_target, target_key) = map(without_menu_key, pair)
     return pair if key is None or target_key is None else (plain, plain_target)

@@ -56,7 +56,7 @@ class Span:
 
     @property
     def stop(self) -> int:
-        """Where it ends in its text."""
+        """The end of the span in its text."""
         return self.start + len(self.text)
 
     @cached_property

@@ -99,7 +99,7 @@ class InlineElements:
 
     @staticmethod
     def target_of(unit: Any) -> str:
-        """What a unit has as its translation: all text, or a sign for elements alone."""
+        """The translation of a unit: all its text, or a sign that stands for elements alone."""
         target = unit.target_dom
         if target is None:
             return ""

@@ -75,9 +75,10 @@ class InputEmbedding(nn.Module):
 
 
 class OutputProjection(nn.Module):
-    """Turns the last layer's output into a score per token of the vocabulary. Tied, it has no
-    matrix of its own and is given the token table at each call: there is one tensor with one name,
-    which copying, loading or moving the model cannot separate."""
+    """Turns the last layer's output into a score per token of the vocabulary.
+
+    Tied, it has no matrix of its own and is given the token table at each call: there is one tensor
+    with one name, which copying, loading or moving the model cannot separate."""
 
     def __init__(self, d_model: int, vocab_size: int, *, tied: bool, bias: bool) -> None:
         super().__init__()

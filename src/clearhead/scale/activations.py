@@ -29,13 +29,13 @@ class Activations:
     """Bytes of one micro-batch."""
 
     per_layer: float
-    """Kept by each layer (of each stack) until its backward pass."""
+    """Bytes that each layer (of each stack) keeps until its backward pass."""
     at_loss: float
-    """The most that is held besides until the backward pass reaches the last layer: embeddings,
+    """The most further bytes held until the backward pass reaches the last layer: embeddings,
     logits and their gradient."""
     in_layers: float
-    """The most that is held besides in the backward pass of a layer: its own gradient and (with
-    recompute) its activations among it."""
+    """The most further bytes held in the backward pass of a layer: its own gradient and (with
+    recompute) its activations among them."""
     at_end: float
     """The most that is held besides gradients where the backward pass ends."""
 
@@ -43,7 +43,8 @@ class Activations:
 def activations(
     model: ModelConfig, train: TrainConfig, *, rows: int, length: int, sharded: bool
 ) -> Activations:
-    """All four grow by the same amount with each row: traced with one row and with two."""
+    """Traces a step with one row and with two: all four figures grow by the same amount with each
+    row."""
     keys = replace(
         TrainConfig(),
         precision=train.precision,

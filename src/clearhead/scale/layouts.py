@@ -31,7 +31,7 @@ class LayoutCandidate:
     """The seconds of a step's communication at the full speed of the links: FSDP's and DDP's share
     of it can hide behind the computation."""
     exposed_seconds: float
-    """Tensor parallel's, which cannot."""
+    """The seconds of tensor parallel's communication, which cannot hide."""
 
     @property
     def seconds(self) -> float:
@@ -42,8 +42,8 @@ class LayoutCandidate:
 def layouts(
     model: ModelConfig, gpus: int, rows_per_step: int, per_node: int
 ) -> Iterator[RankLayout]:
-    """All that deal `rows_per_step` sequences out evenly over the ranks. Tensor parallel stays
-    inside a node."""
+    """All layouts that deal `rows_per_step` sequences out evenly over the ranks. Tensor parallel
+    stays inside a node."""
     for tensor in _powers(min(per_node, gpus)):
         if gpus % tensor or not _divisible(model, tensor):
             continue

@@ -31,7 +31,7 @@ class RankLayout:
 
     @property
     def ranks(self) -> int:
-        """All accelerators."""
+        """The number of all accelerators."""
         return self.replicas * self.shard * self.tensor
 
     @property
@@ -46,7 +46,7 @@ class RankLayout:
 
     @property
     def train(self) -> dict[str, str | int]:
-        """What [train] of a recipe has to say."""
+        """The settings for the table [train] of a recipe."""
         return {
             "parallel": "fsdp" if self.sharded else "ddp",
             "replicas": self.replicas if self.sharded else 1,
@@ -98,10 +98,11 @@ class RankMemory:
 def rank_memory(
     model: ModelConfig, train: TrainConfig, layout: RankLayout, *, length: int
 ) -> RankMemory:
-    """The memory of the first rank, which has the largest share. Weights, gradients and optimizer
-    are fp32. A tensor-parallel rank is a rank of the smaller model that it computes. With several
-    micro-batches the gradients of the earlier ones are there from the start, and with FSDP they are
-    whole on every rank until the last one exchanges them."""
+    """The memory of the first rank, which has the largest share.
+
+    Weights, gradients and optimizer are fp32. A tensor-parallel rank is a rank of the smaller model
+    that it computes. With several micro-batches the gradients of the earlier ones are there from
+    the start, and with FSDP they are whole on every rank until the last one exchanges them."""
     model = tensor_share(model, layout.tensor)
     tensors = inventory(model)
     whole = FP32 * tensors.total

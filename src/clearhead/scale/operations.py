@@ -74,8 +74,8 @@ def with_layers(config: ModelConfig, depth: int) -> ModelConfig:
 
 
 def tensor_share(config: ModelConfig, group: int) -> ModelConfig:
-    """What one of `group` tensor-parallel ranks holds and computes is a model too: of the same
-    width, with its share of the heads, of the feed-forward network and of the vocabulary."""
+    """The model that one of `group` tensor-parallel ranks holds and computes: of the same width,
+    with its share of the heads, of the feed-forward network and of the vocabulary."""
     if group == 1:
         return config
     target = config.target_vocab_size
@@ -103,9 +103,10 @@ def flops_per_token(config: ModelConfig, length: int, convention: Convention) ->
     own:
 
     - `parameters`: 6·N, what "6ND" is;
-    - `full`: and attention over all pairs of positions, 12·layers·width·length (PaLM, llm-foundry);
-    - `causal`: and only the pairs that a causal mask leaves, half of that;
-    - `without-embeddings`: `full` less the tables that are only looked up (torchtitan).
+    - `full`: plus attention over all pairs of positions, 12·layers·width·length (PaLM,
+      llm-foundry);
+    - `causal`: plus attention over the pairs that a causal mask leaves, half of them;
+    - `without-embeddings`: `full` without the tables that are only looked up (torchtitan).
 
     For an encoder-decoder, a token is one of the target with one of the source.
     """

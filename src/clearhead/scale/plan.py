@@ -26,7 +26,7 @@ WITHOUT_RECIPE = TrainConfig(precision="bf16", loss_chunk=1024)
 VOCABULARY = 256
 """The vocabulary of a recipe that does not name its size."""
 MOST = {"gpus": 10**7, "length": 10**9, "batch_tokens": 10**10}
-"""Far beyond what anybody has trained with."""
+"""Limits far beyond what anybody has trained with."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -21,7 +21,7 @@ class Utilisation:
 
 @dataclass(frozen=True, kw_only=True)
 class PlannedRun:
-    """A run on `gpus` accelerators, as data. `best` is None where no layout fits."""
+    """A run on `gpus` accelerators, as data. `best` is None if no layout fits."""
 
     name: str
     model: ModelConfig

@@ -22,9 +22,9 @@ class PublishedRun:
     name: str
     model: ModelConfig
     utilisation: float
-    """Implied by its time, in its family's convention."""
+    """The utilisation that its time implies, in its family's convention."""
     reported: float | None
-    """What its source calls its utilisation."""
+    """The utilisation that its source reports."""
     fitted: bool
 
 
@@ -37,7 +37,7 @@ class PublishedFamily:
     convention: Convention
     source: str
     includes_interruptions: bool
-    """Its times are accelerator-hours of whole runs, and not of steps alone."""
+    """Whether its times are accelerator-hours of whole runs, and not of steps alone."""
     runs: tuple[PublishedRun, ...]
 
     @property

@@ -1,1 +1,1 @@
-"""Models behind HTTP. Needs the extra `serve`."""
+"""Serves models over HTTP. Needs the extra `serve`."""

@@ -49,7 +49,7 @@ def is_loopback(host: str) -> bool:
 
 
 def digest(key: str) -> str:
-    """What is kept of a key."""
+    """The part of a key that is kept."""
     return hashlib.sha256(key.encode("utf-8", "surrogatepass")).hexdigest()
 
 
@@ -71,7 +71,7 @@ class ApiKeys:
         self.digests = tuple(digests)
 
     def authorise(self, request: Request, key: str | None) -> str:
-        """Who asks: the digest of a key, or an address where no key is needed. Raises unless the
+        """The caller: the digest of a key, or an address if no key is needed. Raises unless the
         key, or that of the header `Authorization`, is known."""
         if not self.digests:
             return request.client.host if request.client is not None else ""
@@ -101,7 +101,7 @@ class Callers(NamedTuple):
     """Sites whose pages may ask, beside the server's own."""
 
     def reason_to_refuse(self, headers: Headers) -> str | None:
-        """None: it is answered."""
+        """The reason to refuse a request; None: it is answered."""
         host, *others = headers.getlist("host") or [""]
         if others:
             return "there is more than one Host"

@@ -51,7 +51,7 @@ class Address(NamedTuple):
 
     @property
     def url(self) -> str:
-        """What is typed into a browser."""
+        """The address to type into a browser."""
         host = f"[{self.host}]" if ":" in self.host else self.host
         return f"http://{host}:{self.listening.getsockname()[1]}/#key={self.key}"
 

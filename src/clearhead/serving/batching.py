@@ -90,7 +90,7 @@ class Batcher:
         self.metrics.waiting(self.name, self.n_tokens)
 
     def measured(self, n_sentences: int, n_tokens: int, n_new: int, seconds: float) -> None:
-        """One batch has run."""
+        """Notes that one batch has run."""
         self.tokens_per_second = 0.8 * self.tokens_per_second + 0.2 * n_tokens / seconds
         self.metrics.batch(self.name, n_sentences, n_tokens, n_new, seconds)
 

@@ -236,7 +236,7 @@ class RunningCompletion:
             self.home.metrics.tokens(self.asked.decoder.name, n_in, sum(self.n_new))
 
     def head(self) -> dict[str, Any]:
-        """What every answer begins with."""
+        """The fields with which every answer begins."""
         name = self.asked.decoder.name
         return {
             "id": self.id, "object": "text_completion", "created": self.created, "model": name,

@@ -74,7 +74,7 @@ class OpenConnections:
         return True
 
     def leave(self, connection: "BoundedConnection") -> None:
-        """It has been closed."""
+        """Notes that a connection has been closed."""
         self.refused.discard(connection)
         self.works(connection)
         address = self.addresses.pop(connection, None)
@@ -294,7 +294,7 @@ class _ClosedInTime:
 
 
 def bounded_connections(limits: ConnectionLimits) -> Any:
-    """What uvicorn makes its connections with."""
+    """The factory from which uvicorn makes its connections."""
     return partial(BoundedConnection, all_open=OpenConnections(limits))
 
 

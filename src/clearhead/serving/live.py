@@ -61,7 +61,7 @@ class LiveModel:
         self._read: OrderedDict[int, NamedTensors] = OrderedDict()
 
     def facts(self) -> dict[str, Any]:
-        """What the page's controls need to know."""
+        """The facts that the page's controls need."""
         return {
             "checkpoints": sorted(self._snapshots),
             "switches": switches(self.subject.model),

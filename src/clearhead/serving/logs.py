@@ -27,7 +27,7 @@ class JsonLines(logging.Formatter):
 
 
 def log_as_json(level: str) -> None:
-    """What clearhead and uvicorn log, in this process."""
+    """Makes clearhead and uvicorn log as JSON in this process."""
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(JsonLines())
     for name in ("clearhead", "uvicorn"):

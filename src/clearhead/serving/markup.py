@@ -78,7 +78,7 @@ class Stretch:
 
     @property
     def whole(self) -> str:
-        """Its text without its tags."""
+        """The text of the stretch without its tags."""
         return _on_one_line("".join(unescape(p.raw) for p in self.pieces if p.is_text))
 
     def anchors(self) -> list[int] | None:
@@ -300,7 +300,7 @@ class HtmlText(HTMLParser):
             return self.parse_bogus_comment(i)
 
     def handle_comment(self, data: str) -> None:
-        """Stays as it was sent, as everything below."""
+        """Keeps the comment as it was sent, as everything below."""
         del data
         self._from_here(self._markup)
 

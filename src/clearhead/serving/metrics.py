@@ -68,14 +68,14 @@ class Metrics:
         )
 
     def request(self, route: str, status: int, seconds: float) -> None:
-        """One answer. `route` is one of the server's own, never what a client wrote."""
+        """Counts one answer. `route` is one of the server's own, never what a client wrote."""
         self._requests.labels(route, str(status)).inc()
         self._seconds.labels(route).observe(seconds)
         if status >= 400:
             self._refused.labels(str(status)).inc()
 
     def left(self) -> None:
-        """A client did not wait for its answer."""
+        """Counts a client that did not wait for its answer."""
         self._left.inc()
 
     def waiting(self, model: str, n_tokens: int) -> None:
@@ -83,14 +83,14 @@ class Metrics:
         self._waiting.labels(model).set(n_tokens)
 
     def batch(self, model: str, n_sentences: int, n_in: int, n_out: int, seconds: float) -> None:
-        """One batch of a translator."""
+        """Counts one batch of a translator."""
         self._sentences.labels(model).observe(n_sentences)
         self._tokens.labels(model).observe(n_in)
         self._batch_seconds.labels(model).observe(seconds)
         self.tokens(model, n_in, n_out)
 
     def tokens(self, model: str, n_in: int, n_out: int) -> None:
-        """What a model has read and generated."""
+        """Counts the tokens that a model has read and generated."""
         self._tokens_in.labels(model).inc(n_in)
         self._tokens_out.labels(model).inc(n_out)
 

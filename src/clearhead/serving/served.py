@@ -26,10 +26,11 @@ class ModelToServe:
     name: str
     folder: Path
     pair: LanguagePair | None
-    """None: it is a decoder or a classifier."""
+    """The languages of a translator; None: it is a decoder or a classifier."""
     classifies: bool = False
     opened: object = None
-    """What must live as long as this, such as a temporary folder; not for other processes."""
+    """An object that must live as long as this, such as a temporary folder; not for other
+    processes."""
 
     def __getstate__(self) -> dict[str, object]:
         return {**self.__dict__, "opened": None}
@@ -37,7 +38,7 @@ class ModelToServe:
 
 @dataclass(frozen=True, kw_only=True)
 class Searching:
-    """How translators search."""
+    """The search settings of translators."""
 
     beam: int
     max_new: int

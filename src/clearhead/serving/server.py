@@ -45,7 +45,7 @@ _log = logging.getLogger(LOGGER)
 
 @dataclass(frozen=True, kw_only=True)
 class ServerPlan:
-    """All that a worker process has to know."""
+    """The settings that a worker process needs."""
 
     models: tuple[ModelToServe, ...]
     searching: Searching

@@ -61,7 +61,7 @@ class StoredFiles:
         return name
 
     def get(self, name: str) -> bytes | None:
-        """None: there is none, or it is too old."""
+        """The file of this name; None: there is none, or it is too old."""
         if not _NAME.fullmatch(name):
             return None
         for path in self.folder.glob(f"*-{name}"):

@@ -144,7 +144,7 @@ def _supervise(plan: ServerPlan, listening: socket.socket, n_workers: int) -> No
 
 
 def log_address(plan: ServerPlan, listening: socket.socket, *, is_open: bool) -> None:
-    """Where the server is, and whether others than this machine can use it without a key."""
+    """Logs where the server is, and whether other machines can use it without a key."""
     log_as_json(plan.log_level)
     host, port = listening.getsockname()[:2]
     url = f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"

@@ -14,7 +14,7 @@ varies by itself: it counts if it differs so much with every seed, at the same c
 
 
 class ArmResult(NamedTuple):
-    """What a study has found of one arm."""
+    """The results of one arm of a study."""
 
     name: str
     lr: float | None
@@ -31,11 +31,11 @@ class ArmResult(NamedTuple):
     costs: dict[str, float]
     """Means over seeds: parameters, tokens, core_seconds."""
     unequal: dict[str, float]
-    """What differs from the baseline, and by which share."""
+    """The figures that differ from the baseline, and by which share."""
 
     def verdict(self, column: str) -> str:
-        """better, worse, none (no difference shown), or same (in every run, to the last digit); ""
-        without an interval."""
+        """The verdict: better, worse, none (no difference shown), or same (in every run, to the
+        last digit); "" without an interval."""
         difference = self.differences.get(column)
         if difference is None or difference.half is None:
             return ""
@@ -58,7 +58,7 @@ class StudyResult(NamedTuple):
 
 
 def compare(plan: StudyPlan, lines: Iterable[ResultLine]) -> StudyResult:
-    """The arms that have finished runs. Of a sweep, the learning rate with the lowest mean loss on
+    """The arms that have finished runs. In a sweep, the learning rate with the lowest mean loss on
     the validation split counts; the test split has no part in the choice."""
     current = lines_of(plan, lines)
     chosen = {name: _chosen(plan, name, current) for name in plan.names}

@@ -127,7 +127,8 @@ def _sizes(gradients: dict[str, dict[str, list[float]]]) -> dict[str, int]:
 
 
 def geometric_mean(values: Sequence[float]) -> float:
-    """0 if one of them is. By logarithms: a product of tiny norms would vanish."""
+    """The geometric mean; 0 if one of them is 0. It uses logarithms: a product of tiny norms would
+    vanish."""
     if not all(values):
         return 0.0
     return math.exp(math.fsum(map(math.log, values)) / len(values))

@@ -18,7 +18,8 @@ WIDTH = 41  # characters of the drawing
 
 
 def table(result: StudyResult, *, times: bool = True) -> str:
-    """All measures. Without `times`, nothing that differs when a study is run once more."""
+    """The table of all measures. Without `times`, it leaves out everything that differs when a
+    study is run once more."""
     plan = result.plan
     lines = [
         f"{plan.title['en']}: {len(plan.names)} arms, {len(plan.seeds)} seeds, "

@@ -118,7 +118,7 @@ def difference(first: Measurements, second: Measurements, *, paired: bool) -> Es
 
 
 def detectable(standard_error: float, freedom: float) -> float:
-    """The true difference that an interval excludes 0 for with the probability POWER."""
+    """The true difference that makes an interval exclude 0 with the probability POWER."""
     if standard_error == 0:
         return 0.0
     stats, brentq = scipy_stats(), _brentq()
@@ -159,8 +159,8 @@ def _chance(shift: float, noise: "_Component", floor: float) -> float:
 
 
 def detectable_in_spreads(n_seeds: int, *, paired: bool) -> float | None:
-    """What so many seeds show, in standard deviations over seeds: of the paired differences, or of
-    the runs of an arm."""
+    """The difference that so many seeds show, in standard deviations over seeds: of the paired
+    differences, or of the runs of an arm."""
     if n_seeds < 2:
         return None
     arms = 1 if paired else 2

@@ -60,8 +60,8 @@ class Arm:
         return self.name if self.lr is None else f"{self.name}-lr-{self.lr:g}"
 
     def trial(self, seed: int, steps: int) -> Recipe:
-        """What one run is made of. The seed decides the initial weights, dropout and the order of
-        the samples."""
+        """The recipe of one run. The seed decides the initial weights, dropout and the order of the
+        samples."""
         changes = {"train.seed": seed, "train.steps": steps, "batches.seed": seed}
         return with_values(replace(self.recipe, name=f"{self.key}-{seed}"), changes)
 
@@ -122,7 +122,7 @@ class StudyPlan:
         return [self.baseline, *(name for name in arm_names if name != self.baseline)]
 
     def title_of(self, name: str, language: str) -> str:
-        """What a page calls an arm."""
+        """The title of an arm on a page."""
         return next(arm.title[language] for arm in self.arms if arm.name == name)
 
     def is_paired(self, name: str) -> bool:
@@ -136,7 +136,7 @@ class StudyPlan:
 
     @property
     def conditions(self) -> dict[str, Any]:
-        """What every result depends on, beside the recipe of its run."""
+        """The conditions on which every result depends, beside the recipe of its run."""
         return {"budget": {self.budget: self.amount}, "beam": self.beam}
 
     @property
@@ -148,7 +148,7 @@ class StudyPlan:
 
 
 def higher_is_better(column: str) -> bool:
-    """Whether more of a measure is better."""
+    """Whether a larger value of a measure is better."""
     return HIGHER_IS_BETTER.get(column.split("@")[0], False)
 
 

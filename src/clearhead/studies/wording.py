@@ -1,4 +1,4 @@
-"""What tables and pages of studies say, in both languages."""
+"""The words of tables and pages of studies, in both languages."""
 
 import math
 import tomllib
@@ -20,7 +20,7 @@ def words(language: str) -> dict[str, str]:
 
 
 def heading(column: str, language: str) -> str:
-    """A measure, on which test set, and which direction is better."""
+    """The heading of a column: the measure, its test set, and which direction is better."""
     say = words(language)
     measure, _, test = column.partition("@")
     where = say["comma"] + say["test"].format(name=test) if test else ""
@@ -29,7 +29,7 @@ def heading(column: str, language: str) -> str:
 
 
 def budget(plan: StudyPlan, language: str) -> str:
-    """What each run may use."""
+    """The budget of each run."""
     return words(language)[f"by_{plan.budget}"].format(n=plan.amount)
 
 
@@ -44,7 +44,7 @@ def value_of(arm: ArmResult, column: str) -> str:
 
 
 def difference_of(arm: ArmResult, column: str) -> str:
-    """Its difference from the baseline with the interval, in points for a share."""
+    """The difference of an arm from the baseline with the interval, in points for a share."""
     difference = arm.differences.get(column)
     if difference is None:
         return ""

@@ -88,8 +88,8 @@ class Tokenizer:
 
     @cached_property
     def placeholder_ids(self) -> tuple[int, ...]:
-        """The reserved tokens for spans that a translation must keep, by number; of most tokenizers
-        none."""
+        """The reserved tokens for spans that a translation must keep, by number; most tokenizers
+        have none."""
         names = takewhile(self._reserved.__contains__, map(placeholder_token, count()))
         return tuple(self._reserved[name] for name in names)
 

@@ -1,5 +1,4 @@
-"""What is checked before hours of work: whether the model fits the data, and the checkpoints the
-disk."""
+"""Checks before hours of work: whether the model fits the data, and the checkpoints the disk."""
 
 import shutil
 from dataclasses import replace
@@ -72,8 +71,8 @@ def check_length(
 
 
 def check_space(folder: Path, objective: nn.Module, config: TrainConfig) -> None:
-    """Before hours of work: whether the checkpoints that will be kept fit on the disk. What a
-    killed process left unfinished goes first."""
+    """Checks before hours of work whether the checkpoints that will be kept fit on the disk. It
+    first removes what a killed process left unfinished."""
     unfinished = (folder / CHECKPOINTS).glob(".step-*")
     for leftover in (*unfinished, *folder.glob("..model.new.unfinished-*")):
         shutil.rmtree(leftover, ignore_errors=True)

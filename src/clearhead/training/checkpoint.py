@@ -84,7 +84,7 @@ class Checkpoints:
 
     @property
     def folder(self) -> Path:
-        """Where the checkpoints are; a trial run has none."""
+        """The folder of the checkpoints; a trial run has none."""
         assert self.place is not None, "a trial has no checkpoints"
         return self.place
 

@@ -40,8 +40,8 @@ from clearhead.training.tensor_parallel import check_divisible, divide, loss_of_
 WAITED_IN_VAIN = re.compile(r"time[d ]*out|connection (closed|reset|refused)|broken pipe", re.I)
 
 KEEP_GATHERED = 2**26
-"""Bytes. Sharded weights that are no more than this, all layers together, stay gathered from the
-first forward pass of a step to its last backward pass: they are sent once, not for each pass."""
+"""The most bytes of sharded weights, all layers together, that stay gathered from the first forward
+pass of a step to its last backward pass: they are sent once, not for each pass."""
 
 
 @dataclass(frozen=True)
@@ -84,8 +84,8 @@ class Ranks:
         return tensor / self.tensor
 
     def count(self, n: int) -> int:
-        """The same of what the host has counted: it is not sent to the device, and goes by gloo,
-        which reports a missing rank where NCCL would end the process."""
+        """Sums what the host has counted: it is not sent to the device, and goes by gloo, which
+        reports a missing rank where NCCL would end the process."""
         if self.world == 1:
             return n
         tensor = torch.tensor(n)
@@ -184,7 +184,8 @@ def check_alone(config: TrainConfig) -> None:
 
 
 def name_the_stuck(ranks: Ranks) -> str:
-    """After a failed collective: the ranks that have not reached the step where the others wait."""
+    """Names, after a failed collective, the ranks that have not reached the step where the others
+    wait."""
     beats: dict[int, list[str]] = {}
     for rank in range(ranks.world):
         key = f"clearhead/beat/{rank}"
@@ -277,7 +278,7 @@ def sharded_objective(
 
 
 def objective_of(module: nn.Module) -> Objective:
-    """What `build_objective` has wrapped."""
+    """The objective that `build_objective` has wrapped."""
     inner = module.module if isinstance(module, DistributedDataParallel) else module
     assert isinstance(inner, Objective)
     return inner
@@ -289,7 +290,8 @@ def layers_of(module: nn.Module) -> list[nn.Module]:
 
 
 def compile_layers(objective: Objective) -> None:
-    """Before `recompute_layers`, whose hooks torch.compile does not look into."""
+    """Compiles each layer. It comes before `recompute_layers`, whose hooks torch.compile does not
+    look into."""
     for layer in layers_of(objective):
         layer.forward = torch.compile(layer.forward, dynamic=True)
 

@@ -1,4 +1,4 @@
-"""How many operations a step takes, and what share of the machine's peak it reaches."""
+"""Counts the operations of a step, and the share of the machine's peak that it reaches."""
 
 import time
 from collections import deque

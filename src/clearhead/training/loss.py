@@ -23,7 +23,7 @@ from clearhead.models import CausalLM, Classifier, MaskedLM, Model, Seq2Seq
 from clearhead.shapes import Float, Int, Logits, Tensor, Tokens
 
 HALF: dict[Precision, torch.dtype] = {"bf16": torch.bfloat16, "fp16": torch.float16}
-"""What a precision computes matrix products in, if not in fp32."""
+"""The number format in which a precision computes matrix products, if not fp32."""
 
 
 class SummedLoss(NamedTuple):

@@ -38,7 +38,7 @@ def adamw(
     betas: tuple[float, float] = (0.9, 0.95),
     without: Sequence[torch.Tensor] = (),
 ) -> torch.optim.AdamW:
-    """Fused where the device has a fused kernel, which CPUs and GPUs have."""
+    """AdamW, fused if the device has a fused kernel, which CPUs and GPUs have."""
     groups = [dict(group) for group in parameter_groups(model, weight_decay, without=without)]
     fused = all(p.device.type in ("cpu", "cuda", "mps") for p in model.parameters())
     return torch.optim.AdamW(groups, lr=lr, betas=betas, fused=fused)

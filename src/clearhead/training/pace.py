@@ -15,7 +15,7 @@ class Pace:
         self.is_slow = False
 
     def after_step(self, seconds: float) -> str:
-        """What to report; empty: nothing new."""
+        """The message to report; empty: nothing new."""
         self.times.append(seconds)
         if len(self.times) < self.STEPS:
             return ""

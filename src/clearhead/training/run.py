@@ -47,7 +47,7 @@ class Run:
     """Everything that the training loop works on."""
 
     place: Path | None
-    """Its folder; None: a trial, which is not resumed and writes nothing."""
+    """The folder of the run; None: a trial, which is not resumed and writes nothing."""
     recipe: Recipe
     ranks: Ranks
     objective: nn.Module

@@ -14,7 +14,8 @@ class NotSharedError(CheckpointError):
 
 
 def check_shared(folder: Path, ranks: Ranks) -> None:
-    """Before hours of work: every rank writes a file, and rank 0 looks for all of them."""
+    """Checks before hours of work that all ranks share a disk: every rank writes a file, and rank 0
+    looks for all of them."""
     if ranks.world == 1:
         return
     # A new name at every start, since network disks remember for a while what was not there.

@@ -64,7 +64,8 @@ def vocabulary_for(n_bytes: int) -> int:
 
 
 def held_out_of_pairs(pairs: int) -> float:
-    """A fiftieth, but two thousand pairs at most, and of few pairs more."""
+    """The pairs that are held out: a fiftieth, but at most two thousand, and more if there are few
+    pairs."""
     if pairs < 1000:
         return 0.1
     return 0.02 if pairs < 100_000 else round(2000 / pairs, 6)

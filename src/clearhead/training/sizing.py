@@ -50,7 +50,7 @@ Clock = Callable[[], float]
 
 @dataclass(frozen=True, kw_only=True)
 class MeasuredText:
-    """What is known of the text once a sample of it has been prepared."""
+    """The facts about the text once a sample of it has been prepared."""
 
     template: Recipe
     """The template that the text was measured for."""
@@ -77,7 +77,7 @@ class SizeCandidate(NamedTuple):
     targets: float
 
     def updates(self, minutes: float) -> int:
-        """How many the time allows."""
+        """The number of updates that the time allows."""
         return int(FOR_STEPS * 60 * minutes / self.seconds)
 
     @property
@@ -102,7 +102,7 @@ class Sized:
     passes: float
     """How often the model sees the text."""
     about_threads: tuple[str, ...] = ()
-    """How many threads were tried, and what they took."""
+    """A sentence on the numbers of threads that were tried, and their times."""
 
 
 def size_recipe(

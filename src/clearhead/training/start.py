@@ -163,7 +163,7 @@ def _can_be_validated_on(prepared: Path, task: Task, model_folder: Path) -> bool
 
 
 def other_corpora(folders: tuple[str, ...], corpus: Corpus) -> dict[str, Corpus]:
-    """What `train.also_validate` names, by the names of the folders."""
+    """The corpora that `train.also_validate` names, by the names of their folders."""
     corpora: dict[str, Corpus] = {}
     for folder in folders:
         name = Path(folder).name

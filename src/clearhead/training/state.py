@@ -35,7 +35,7 @@ class TrainState:
     seconds: float = 0.0
     """Seconds spent training, over all restarts."""
     loss_scale: float = FIRST_SCALE
-    """fp16 only: of the next step."""
+    """The loss scale of the next step (fp16 only)."""
     good_steps: int = 0
     """fp16 only: updates since the scale last changed; after so many it is doubled."""
     overflows: int = 0

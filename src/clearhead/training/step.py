@@ -29,9 +29,9 @@ class Update(NamedTuple):
     n_targets: int
     lr: float
     finite: bool
-    """False: loss or gradient were not, and no weight has changed."""
+    """Whether loss and gradient were finite; if not, no weight has changed."""
     loss_scale: float | None = None
-    """What the loss was multiplied by (fp16 only)."""
+    """The factor that the loss was multiplied by (fp16 only)."""
 
     @property
     def overflowed(self) -> bool:

@@ -38,7 +38,7 @@ class ThreadChoice:
     threads: int
     why: str = ""
     seconds: dict[int, float] = field(default_factory=dict)
-    """What a step took with each number that was tried."""
+    """The seconds of a step with each number that was tried."""
 
     @property
     def planned(self) -> float | None:
@@ -47,7 +47,7 @@ class ThreadChoice:
 
     @property
     def compared(self) -> str:
-        """What a step takes with each other number that was tried, as a multiple."""
+        """The seconds of a step with each other number that was tried, as a multiple."""
         times = ", ".join(
             f"{_times_as_long(seconds / self.seconds[self.threads])} with {threads}"
             for threads, seconds in sorted(self.seconds.items())

@@ -38,7 +38,7 @@ class Trials:
             self.choice = ThreadChoice(threads=threads, why="as given")
 
     def plan(self, recipe: Recipe, corpus: Corpus) -> TrainingPlan:
-        """What a run of the recipe takes."""
+        """The plan of a run of the recipe."""
         with joined(recipe.train) as ranks:
             model = recipe.model
             _stages.info(f"timing steps of a model of width {model.d_model if model else '?'}")
@@ -51,7 +51,7 @@ class Trials:
 
     @property
     def reasons(self) -> list[str]:
-        """What to say of the threads, and of a machine on which other programs compute."""
+        """Sentences about the threads, and about a machine on which other programs compute."""
         choice = self.choice
         if choice is None:  # nothing was timed
             return []

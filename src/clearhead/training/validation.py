@@ -20,7 +20,7 @@ number (`samples`) is written down with them."""
 
 
 def loss_of_other(name: str) -> str:
-    """What the loss on another corpus is called."""
+    """The name of the loss on another corpus."""
     return f"{name}_loss"
 
 

@@ -9,7 +9,7 @@ from clearhead.interop.folders import has_file, read_text
 
 ABOUT, RECIPE, METRICS = "README.md", "recipe.toml", "metrics.jsonl"
 CARRIED = ("ATTRIBUTION.txt", "LICENSE", "LICENSE.txt")
-"""What a licence may ask to go with the weights."""
+"""The files that a licence may require beside the weights."""
 MAX_BYTES = 4 * 2**20
 
 

@@ -22,8 +22,8 @@ class PageGraphs:
         }
 
     def run(self, text: Text, **switches: np.ndarray) -> dict[str, np.ndarray]:
-        """One text through all graphs: what the towers return, and `logits` after each stage.
-        `switches` are inputs of the last tower in place of those that leave all on."""
+        """Runs one text through all graphs: returns what the towers return, and `logits` after each
+        stage. `switches` are inputs of the last tower in place of those that leave all on."""
         results: dict[str, np.ndarray] = {}
         for name, session in self._towers.items():
             tokens = text.source if name == "encoder" else text.fed

@@ -16,7 +16,7 @@ LICENCES = {"@huggingface/tokenizers": "tokenizers.LICENSE"}
 
 
 class RuntimeFile(NamedTuple):
-    """One of them, as `runtime.toml` describes it."""
+    """One file of the runtime, as `runtime.toml` describes it."""
 
     package: str
     version: str
@@ -38,8 +38,8 @@ def runtime_files() -> list[RuntimeFile]:
 
 
 def find_runtime(folder: Path | None) -> dict[str, bytes]:
-    """Name → content. `folder` is what npm fills (`node_modules`), or the folder `runtime` of an
-    earlier export; None: `node_modules` in the current folder."""
+    """The content of each file by its name. `folder` is what npm fills (`node_modules`), or the
+    folder `runtime` of an earlier export; None: `node_modules` in the current folder."""
     modules = Path(FOLDER) if folder is None else folder
     contents = {each.name: _read(each, modules) for each in runtime_files()}
     return {**contents, "onnxruntime-web.LICENSE": _own("onnxruntime-web.LICENSE").encode()}

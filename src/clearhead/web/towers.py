@@ -27,7 +27,7 @@ class PageTower(NamedTuple):
 
     @property
     def kinds(self) -> dict[str, str]:
-        """Kinds of attention, and what the length of their keys is called."""
+        """The kinds of attention, and the name of the length of their keys."""
         kinds = {"self" if self.name == "encoder" else "causal": "length"}
         cross = any("cross" in name for name in self.attentions)
         return kinds | ({"cross": "source_length"} if cross else {})

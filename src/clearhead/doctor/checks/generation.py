@@ -94,7 +94,7 @@ def _follows_the_argmax(
 
 
 def temperature(patient: Patient) -> Iterator[Finding]:
-    """A temperature of 0 is greedy, or is refused in words."""
+    """A temperature of 0 is greedy, or is refused with a clear message."""
     model, prompt = scene(patient)
     if "temperature" not in patient.calls.settings:
         raise NotApplicableError("no_temperature")

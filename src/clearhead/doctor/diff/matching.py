@@ -146,7 +146,7 @@ class Matching:
         return found
 
     def reference_frontier(self) -> list[int]:
-        """The same on the other side: what the reference makes of common tensors."""
+        """The operations that the reference computes directly from common tensors."""
         return _frontier(self.reference, self.is_used)[0]
 
 

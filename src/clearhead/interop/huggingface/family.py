@@ -51,7 +51,7 @@ class Need:
     option: str
     values: tuple[Any, ...] | Callable[[ModelConfig], tuple[Any, ...]]
     written: str = ""
-    """Where the values depend on other options: the condition, as code would have it."""
+    """The condition in code, if the values depend on other options."""
 
     def accepted(self, config: ModelConfig) -> tuple[Any, ...]:
         """The accepted values, given the rest of the configuration."""
@@ -158,7 +158,7 @@ class HuggingFaceFamily:
     pads_have_positions: bool = True
     """Whether a padding token that is real, such as the first one of the decoder, has a place."""
     settle: Callable[[ModelConfig, Read], ModelConfig] = lambda config, _: config
-    """What only the weights can tell."""
+    """Settles what only the weights can tell."""
 
     def unmet(self, config: ModelConfig) -> list[Need]:
         """The needs that the configuration does not meet."""

@@ -13,7 +13,7 @@ NAMES = ("target_start", "prompt_start", "strip")
 
 
 def write_own_ids(folder: Path, ids: TokenIds) -> None:
-    """Only where there is something to say."""
+    """Writes the file, if there is something to say."""
     own = {name: getattr(ids, name) for name in NAMES}
     if own != {name: getattr(TokenIds(), name) for name in NAMES}:
         write_json(folder, OWN, own)

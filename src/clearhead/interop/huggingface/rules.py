@@ -24,7 +24,8 @@ class Rule(NamedTuple):
     """These tensors of clearhead and that tensor of Hugging Face hold the same numbers."""
 
     ours: tuple[str, ...]
-    """More than one: of equal size, and fused along the first axis there. None: see `computed`."""
+    """The tensors of clearhead. If there are several, they are of equal size and fused along the
+    first axis in Hugging Face's. None: see `computed`."""
     theirs: str
     layout: TensorLayout = "same"
     """transposed: matrices are kept as input × output there. row: a vector is one row there."""
@@ -32,7 +33,7 @@ class Rule(NamedTuple):
     """alias: a second name that a file may hold; never written, and, if it is there, it must agree.
     spare: they want it and never look at it; written, and not read."""
     computed: Callable[[], Tensor] | None = None
-    """What a tensor holds that follows from the configuration, and that we do not store."""
+    """Computes a tensor that follows from the configuration and that clearhead does not store."""
 
     def forth(self, ours: list[Tensor]) -> Tensor:
         """Makes Hugging Face's tensor from clearhead's."""
@@ -74,7 +75,7 @@ def module(
 
 
 def to_theirs(rules: Iterable[Rule], shapes: Shapes, read: Read) -> list[Piece]:
-    """What an export writes. `shapes` and `read` are of our tensors."""
+    """The tensors that an export writes. `shapes` and `read` are of clearhead's tensors."""
     rules = [rule for rule in rules if rule.kind != "alias"]
     covered = {name for rule in rules for name in rule.ours}
     if uncovered := sorted(shapes.keys() - covered):
@@ -94,7 +95,7 @@ class Spelling:
     """Names that old files give to the same tensors."""
 
     prefix: str
-    """Before the names of the tower, where a file was saved without its head."""
+    """The prefix of the tower's names, if a file was saved without its head."""
     left_out: tuple[str, ...] = ()
     """Regular expressions of tensors that carry nothing: stored masks, heads for other tasks."""
 
@@ -141,7 +142,7 @@ class Theirs:
         return self._back(rule)[rule.ours.index(name)]
 
     def pieces(self, shapes: Shapes) -> list[Piece]:
-        """What an import writes: our tensors of these names."""
+        """The tensors that an import writes, by these names of clearhead."""
         return [
             Piece({name: shapes[name] for name in rule.ours}, lambda rule=rule: self._back(rule))
             for rule in self._rules

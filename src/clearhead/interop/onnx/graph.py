@@ -109,7 +109,7 @@ class Graph:
         return self.op("Gather", self.op("Shape", value), self.constant(axis))
 
     def unsqueeze(self, value: Value, *axes: int) -> Value:
-        """Axes of length 1 at these places."""
+        """Inserts axes of length 1 at these places."""
         return self.op("Unsqueeze", value, self.constant(list(axes)))
 
     def reshape(self, value: Value, *shape: int) -> Value:

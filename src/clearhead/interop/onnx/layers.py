@@ -33,7 +33,7 @@ class ViewNodes(NamedTuple):
     """What an attention may attend to, as the values of the graph: see `parts/view.py`."""
 
     bias: Value | None = None
-    """Added to the scores: the mask, and ALiBi's penalty for distance."""
+    """The bias that is added to the scores: the mask, and ALiBi's penalty for distance."""
     sees_any: Value | None = None
     """0.0 for a query that is allowed nothing, else 1.0."""
     rotation: RotationNodes | None = None
