@@ -89,8 +89,8 @@ def _names(students: Sequence[Student]) -> dict[Path, str]:
 
 
 def class_table(students: Sequence[Student], language: LearnLanguage, width: int) -> str:
-    """Folder, passed, where it stopped, mistakes and hints; then the most frequent mistakes. Not
-    wider than the terminal: `class_csv` has everything."""
+    """The class as a table: folder, number passed, where the student stopped, mistakes and hints;
+    then the most frequent mistakes. Not wider than the terminal: `class_csv` has everything."""
     say, names = phrases(language), _names(students)
     rows = [[say[key] for key in ("folder", "passed", "stopped", "mistakes", "hints")]]
     for student in students:

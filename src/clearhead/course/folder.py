@@ -19,8 +19,8 @@ from clearhead.processes import start_module
 FOLDER = Path("clearhead-learn")
 SOLUTIONS = "solutions"
 PATIENCE = 4.0
-"""How many times an exercise's own seconds its process may take by the clock if it does not end by
-itself; it is first interrupted after those seconds of processor time."""
+"""The time that a process may take by the clock if it does not end by itself, as a multiple of its
+exercise's seconds. It is first interrupted after those seconds of processor time."""
 MAX_RESULT = 10_000_000
 
 

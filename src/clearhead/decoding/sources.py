@@ -78,7 +78,7 @@ def encode_masked(
     names: Sequence[str] | None = None,
     glossary: Glossary | None = None,
 ) -> list[EncodedSource]:
-    """Encodes texts whose spans are known as `translate_sources` takes them."""
+    """Encodes texts whose spans are known, as `translate_sources` takes them."""
     filled = [index for index, text in enumerate(texts) if text.has_text or text.spans]
     encode = partial(_encoded, codec.encode_masked, codec.longest_source(longest), glossary)
     encoded = dict(zip(filled, encode([texts[index] for index in filled])))

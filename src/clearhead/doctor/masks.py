@@ -85,7 +85,7 @@ def required_masks(patient: Patient, names: list[str]) -> Iterator[dict[str, Mas
 
 
 BEST = 9.0
-"""More than masks can score."""
+"""A value above what masks can score."""
 
 
 def score(patient: Patient, form: Form) -> float:

@@ -122,8 +122,8 @@ class Calls:
     """The logits of an encoder-decoder that is given labels only, and makes what its decoder reads
     of them."""
     fills: int | None = None
-    """The token in whose place tokens are predicted, and nowhere else: a masked language model's,
-    whose decoder may see everything."""
+    """The mask token of a masked language model, which predicts tokens in its place only; its
+    decoder may see everything."""
     own_loss: Callable[[nn.Module, CallInputs], Tensor] | None = None
     """The loss of a model that makes its targets of its tokens itself."""
     packed: Callable[[nn.Module, CallInputs, list[int]], Tensor] | None = None

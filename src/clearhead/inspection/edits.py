@@ -113,8 +113,8 @@ class Edit:
     def apply(
         self, x: Tensor, site: Site, queries: Counted | None, keys: Counted | None
     ) -> Tensor | None:
-        """x with the change; x itself where that changes no number; None where this call holds
-        none of the chosen places."""
+        """Returns x with the change: x itself if no number changes, or None if this call holds none
+        of the chosen places."""
         if queries is not None:
             queries = queries.shaped(len(x), x.shape[1 if site.form == "stream" else 2])
         where = self._where(x, site, queries, keys)

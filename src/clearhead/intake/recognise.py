@@ -1,4 +1,4 @@
-"""What a file is, when it is not the UTF-8 text that was expected: named, with what to do."""
+"""Recognises a file that is not the UTF-8 text that was expected, and says what to do."""
 
 import codecs
 import re

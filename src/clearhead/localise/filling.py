@@ -75,8 +75,8 @@ def fill(
     *,
     leave_below: float = 0.0,
 ) -> Filled:
-    """Fills the entries that are open. Each is translated once, whatever its number of forms that
-    come from the same text. Translations with a confidence below `leave_below` are not written."""
+    """Fills the entries that are open. Each text is translated once, even if several forms come
+    from it. Translations with a confidence below `leave_below` are not written."""
     filled = Filled(len(catalogue.entries), catalogue.left_out)
     waiting: list[CatalogueEntry] = []
     for entry in catalogue.entries:

@@ -8,7 +8,8 @@ from typing import Any
 from clearhead.localise.inline import Inline, TaggedText
 
 AROUND_TEXT = frozenset({"g", "mrk", "pc"})
-"""Elements whose text is translated. That of others, such as `<ph>`, is code; so is all inside."""
+"""Elements whose text is translated. The text of other elements, such as `<ph>`, is code, as is
+everything inside it."""
 BEGIN = {"bpt": "ept", "bx": "ex", "sc": "ec", "sm": "em"}
 """Elements that begin a stretch, and those that end it. The end names its beginning: by `rid`, or
 the same `id`, in XLIFF 1.2; by `startRef` in 2.0."""

@@ -39,8 +39,8 @@ def feed_forward(patient: Patient) -> Iterator[Finding]:
 
 
 def initialisation(patient: Patient) -> Iterator[Finding]:
-    """Where some matrices begin smaller by √(2 · layers), they are those that write to the residual
-    stream: the ones whose outputs add up over the layers."""
+    """If some matrices begin smaller by √(2 · layers), they are those that write to the residual
+    stream, whose outputs add up over the layers."""
     if not patient.fresh:
         raise NotApplicableError("trained")
     towers = [tower for tower in find_towers(patient) if len(tower.layers) > 1]

@@ -48,7 +48,7 @@ class Departure:
     """How much the logits change, as a share, when the reference's value is put here."""
     cause: Cause | None
     count: int = 1
-    """At how many places of the run: a line is run once for each layer."""
+    """The number of places of the run: a line is run once for each layer."""
 
     @property
     def is_rounding(self) -> bool:
