@@ -1,5 +1,5 @@
-"""How good a translator is, a language model, and the output of any system; `encoder_measures`
-does the same for encoders. Each function has its own options."""
+"""Measures how good a translator, a language model or the output of any system is;
+`encoder_measures` does the same for encoders. Each function has its own options."""
 
 import logging
 import math

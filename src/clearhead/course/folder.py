@@ -108,7 +108,7 @@ class LearnFolder:
         return COURSE_ORDER[place - 1] if place else None
 
     def next_after(self, exercise: Exercise) -> Exercise | None:
-        """The next one of the course that has not passed; None at the end."""
+        """The next exercise of the course that has not passed; None at the end."""
         place = COURSE_ORDER.index(exercise)
         others = COURSE_ORDER[place + 1 :] + COURSE_ORDER[:place]
         return next((other for other in others if not self.has_passed(other)), None)

@@ -36,7 +36,7 @@ class EncodedSource(NamedTuple):
     """A text as the encoder reads it."""
 
     tokens: list[int]
-    """None of an empty text, or of one that is left out."""
+    """The tokens of the text; none if it is empty or left out."""
     n_cut: int
     """Tokens of the text that the model is not given."""
     masked: MaskedText = NOTHING

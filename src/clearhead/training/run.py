@@ -222,7 +222,8 @@ def open_trial(recipe: Recipe, corpus: Corpus, ranks: Ranks, own_parts: OwnParts
 
 @contextmanager
 def locked_run_folder(folder: Path) -> Iterator[None]:
-    """One process writes in a run's folder, which may have been sent by somebody."""
+    """Locks a run's folder, in which one process writes at a time, and which may have been sent by
+    somebody."""
     refuse_unusual(folder)
     folder.mkdir(parents=True, exist_ok=True)
     refusal = f"another process trains in {folder}; wait for it, or name another: folder=…"

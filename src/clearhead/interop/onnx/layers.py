@@ -54,7 +54,7 @@ class ValueWatch:
         """The weights of an attention."""
 
     def switch_heads(self, heads: Value) -> Value:
-        """What each head has found, before the output matrix."""
+        """The result of each head, before the output matrix."""
         return heads
 
     def switch_sublayer(self, change: Value) -> Value:
