@@ -20,7 +20,7 @@ import torch
 import transformer_doctor  # pyright: ignore[reportMissingImports]
 
 ROOT = Path(__file__).resolve().parent.parent
-PLANTED = ROOT / "benchmarks" / "planted"
+PLANTED = ROOT / "tests" / "doctor" / "planted"
 KNOWN = {"dtypes.differs"}
 """True of a healthy twin: its complex table loses its imaginary part in double precision."""
 

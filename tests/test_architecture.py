@@ -124,9 +124,6 @@ ELSEWHERE = {
 }
 MAY_IMPORT = {"tools": set[str](), "tests": {"tools"}, "benchmarks": {"tools", "tests"}}
 """Folder beside the package → folders beside the package that it may import."""
-DOCTORS = {"tests/doctor/test_no_false_alarm.py"}
-"""Allowed: the planted bugs, each with a healthy twin, are in benchmarks, where the doctor's trial
-measures with them."""
 
 
 def graph(files: dict[str, str]) -> dict[str, set[str]]:
@@ -198,7 +195,7 @@ def forbidden_folders(file: str, source: str) -> set[str]:
 
 def test_tests_import_no_measurement_and_tools_import_neither():
     wrong = {file: forbidden_folders(file, source) for file, source in ELSEWHERE.items()}
-    assert {file for file, folders in wrong.items() if folders} == DOCTORS
+    assert {file for file, folders in wrong.items() if folders} == set()
     assert forbidden_folders("tests/x.py", "from benchmarks.step import x") == {"benchmarks"}
     assert forbidden_folders("tools/x.py", "import tests.drawing") == {"tests"}
     assert forbidden_folders("benchmarks/x.py", "from tests import drawing") == set()

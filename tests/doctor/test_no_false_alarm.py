@@ -8,11 +8,11 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from benchmarks.planted import label_smoothing_sign
 from clearhead.config import ModelConfig
 from clearhead.doctor import Examination, examine
 from clearhead.models import build_model
 from tests.doctor import others
+from tests.doctor.planted import label_smoothing_sign
 from tests.drawing import draws
 
 FIELD_NOTES = Path(__file__).parents[2] / "docs" / "en" / "doctor" / "field-notes.md"

@@ -70,7 +70,7 @@ class SentenceEncoder(nn.Module):
 
 
 class BrokenSentenceEncoder(SentenceEncoder):
-    def pool(self, token_embeddings, attention_mask):  # noqa: ARG002
+    def pool(self, token_embeddings, attention_mask):
         return token_embeddings.mean(1)
 
 

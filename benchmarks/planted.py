@@ -1,10 +1,11 @@
 """The doctor on planted bugs: what it says of each broken model, and of its healthy twin.
 
-    python -m benchmarks.planted                       # every file here, three seeds
+    python -m benchmarks.planted                       # tests/doctor/planted, three seeds
     python -m benchmarks.planted --folder FOLDER NAME  # another folder, some of its files
 
-A file holds `KIND`, `EXPECTED` (the headline that a perfect report gives), `healthy()` and
-`broken()`; files with the same `TWIN` have the same healthy model, which is examined once.
+A file of the folder holds `KIND`, `EXPECTED` (the headline that a perfect report gives),
+`healthy()` and `broken()`; files with the same `TWIN` have the same healthy model, which is
+examined once.
 Whether a headline is right is a judgement: `judgements.toml` names for each file the cases that
 are right. Writes benchmarks/results/planted.json.
 
@@ -29,7 +30,7 @@ from tools.forked import forked
 from tools.result import FOLDER as RESULTS
 from tools.result import write_result
 
-FOLDER = Path(__file__).parent
+FOLDER = Path(__file__).parent.parent / "tests" / "doctor" / "planted"
 SEEDS = (0, 1, 2)
 SECONDS = 600
 
