@@ -5,7 +5,8 @@
     assert report.same, str(report)
 
 No name and no shape is mapped: the two programs are compared by what they compute. Evidence is
-collected first (`recording`, `matching`, `substituting`, `narrowing`), then judged (`experiments`).
+collected first (`recording`, `matching`, `substituting` with `searching`, `narrowing`), then judged
+(`experiments`).
 """
 
 from importlib import import_module

@@ -18,6 +18,7 @@ from .narrowing import narrowed
 from .operations import LOW, SourceLine
 from .places import port_line, region_lines
 from .recording import Plan, Recording
+from .searching import best_cuts
 from .sides import Program
 from .substituting import Substitution
 
@@ -221,7 +222,7 @@ def _next(
     substitution = Substitution(reference, port, matching)
     known = {(c.kind, c.place, c.source, c.calls) for c in cuts}
     found: tuple[list[Cut], list[Departure]] | None = None
-    for cut in substitution.best(cuts):
+    for cut in best_cuts(substitution, cuts):
         narrow = narrowed(substitution, cut)
         single = None
         if len(narrow) > 1 and cut.kind == "replace":

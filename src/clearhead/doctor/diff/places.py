@@ -15,7 +15,6 @@ from .settings_in_source import (
 _OF_THE_PRODUCER = ("residual", "factor", "bias", "term", "function")
 """Missing behind the line that makes a tensor; anything else is missing where it is read."""
 
-
 _TERMS = ("residual", "bias", "term")
 
 _NUMBERS = ("factor", "epsilon", "number", "base")
@@ -31,17 +30,17 @@ def port_line(evidence: Evidence, cause: Cause | None) -> SourceLine | None:
         return where_repeated(line.file) or line
     if cause is None or cause.kind not in _NUMBERS:
         return _caller_to_blame(evidence, line)
-    number, other = cause.facts["port"], cause.facts["reference"]
+    number, wanted = cause.facts["port"], cause.facts["reference"]
     if abs(number) == 1:  # nobody's setting
         return line
     every = [line, *(o.line for o in evidence.region if o.line is not None)]
-    files = {other.file: other for other in reversed(every)}  # the line's own file first
-    found = next(filter(None, (where_set(files[f], number) for f in reversed(files))), None)
-    if found is None and abs(number * other - 1) > 1e-6:  # not a factor by which the port divides
-        found = where_assigned(line, number, evidence.s.port.model) or where_default(line)
-    if found is None and cause.kind == "epsilon" and evidence.mine.part_of:
-        found = where_built(line)
-    return found or line
+    files = {in_file.file: in_file for in_file in reversed(every)}  # the line's own file first
+    setting = next(filter(None, (where_set(files[f], number) for f in reversed(files))), None)
+    if setting is None and abs(number * wanted - 1) > 1e-6:  # not a factor that the port divides by
+        setting = where_assigned(line, number, evidence.s.port.model) or where_default(line)
+    if setting is None and cause.kind == "epsilon" and evidence.mine.part_of:
+        setting = where_built(line)
+    return setting or line
 
 
 def _serves_twice(evidence: Evidence) -> bool:
@@ -54,58 +53,77 @@ def _serves_twice(evidence: Evidence) -> bool:
 
 
 def _line_that_computes(evidence: Evidence, cause: Cause | None) -> SourceLine | None:
+    kind = "" if cause is None else cause.kind
     if cause is not None and cause.lines:
         return cause.lines[0]
-    if cause is not None and cause.kind == "positions":
-        counted = _where_counted(evidence)
-        if counted is not None:
-            return counted
-    cut, mine, operations = evidence.cut, evidence.mine, evidence.s.operations
-    readers = [o for o in operations if o.call in cut.calls]
-    missing = cause is not None and cause.kind.startswith("missing")
-    if cut.kind == "insert" or (cut.kind == "operand" and missing and readers):
-        source = operations[evidence.s.root(cut.source)]
-        if cause is not None and cause.kind.endswith(_OF_THE_PRODUCER):
-            if cause.kind == "missing_bias" and source.name in ("mm", "bmm"):
-                return source.line
-            if cause.kind.endswith(_TERMS) and _all_add(readers):
-                return _same_line(readers) or readers[0].line  # one summand more
-            if cause.kind == "missing_factor" and _is_where_it_is_read(evidence):
-                read = [
-                    r for o in readers for r in (_readers(evidence, o.index) if o.reorders else [o])
-                ]
-                return _same_line(read) or read[0].line
-            source = _first_with_its_values(operations, source)
-            if cause.kind == "missing_bias":
-                return source.line  # it belongs to the layer whose weights made the tensor
-            behind = _readers(evidence, source.index)
-            return shared_line(source, (behind or readers)[:1]) or source.line
-        # A cast or a view in the line that makes a tensor does not read it.
-        behind = [
-            r
-            for o in readers
-            for r in (_readers(evidence, o.index) if _is_made_there(o, source) else [o])
-        ]
-        readers = behind or readers
-        passed = where_passed_on(source, readers)
-        return passed or _first_reading(evidence, source) or _where_read(source, readers)
-    if cut.kind == "operand":
-        source = operations[evidence.s.root(cut.source)]
-        if source.is_leaf:
-            return readers[0].line if readers else mine.line
-        return shared_line(mine, [source]) or mine.line
+    if kind == "positions" and (counted := _where_counted(evidence)) is not None:
+        return counted
+    readers = [o for o in evidence.s.operations if o.call in evidence.cut.calls]
+    is_missing = kind.startswith("missing")
+    match evidence.cut.kind:
+        case "insert":
+            return _line_that_lacks(evidence, kind, readers)
+        case "operand" if is_missing and readers:
+            return _line_that_lacks(evidence, kind, readers)
+        case "operand":
+            return _line_that_reads_another(evidence, readers)
+    return _line_of_the_result(evidence, kind, readers)
+
+
+def _line_that_lacks(evidence: Evidence, kind: str, readers: list[Operation]) -> SourceLine | None:
+    """An operation is missing between a tensor and what reads it: the line that makes the tensor,
+    or the line that reads it."""
+    source = evidence.s.operations[evidence.s.root(evidence.cut.source)]
+    if not kind.endswith(_OF_THE_PRODUCER):
+        return _line_that_takes_up(evidence, source, readers)
+    if kind == "missing_bias" and source.name in ("mm", "bmm"):
+        return source.line
+    if kind.endswith(_TERMS) and all(o.name in ("add", "add_") for o in readers):
+        return _same_line(readers) or readers[0].line  # one summand more
+    if kind == "missing_factor" and _is_where_it_is_read(evidence):
+        read = _behind_views(evidence, readers)
+        return _same_line(read) or read[0].line
+    source = _first_with_its_values(evidence.s.operations, source)
+    if kind == "missing_bias":
+        return source.line  # it belongs to the layer whose weights made the tensor
+    behind = _readers(evidence, source.index) or readers
+    return shared_line(source, behind[:1]) or source.line
+
+
+def _line_that_takes_up(
+    evidence: Evidence, source: Operation, readers: list[Operation]
+) -> SourceLine | None:
+    """Where a tensor is first read."""
+    # A cast or a view in the line that makes a tensor does not read it.
+    readers = _behind_views(evidence, readers, beside=source) or readers
+    passed = where_passed_on(source, readers)
+    return passed or _first_reading(evidence, source) or _where_read(source, readers)
+
+
+def _line_that_reads_another(evidence: Evidence, readers: list[Operation]) -> SourceLine | None:
+    """An operation reads another tensor: the line that reads a leaf, or at which the result and
+    what it is made of meet."""
+    source = evidence.s.operations[evidence.s.root(evidence.cut.source)]
+    if source.is_leaf:
+        return readers[0].line if readers else evidence.mine.line
+    return shared_line(evidence.mine, [source]) or evidence.mine.line
+
+
+def _line_of_the_result(
+    evidence: Evidence, kind: str, readers: list[Operation]
+) -> SourceLine | None:
+    """A result is another, or is superfluous: the line that makes it, or that takes it up."""
+    cut, mine = evidence.cut, evidence.mine
     after = _readers(evidence, mine.index)
-    if not after and cause is not None and cause.kind in ("missing_function", "missing_norm"):
+    if not after and kind in ("missing_function", "missing_norm"):
         return where_returned(mine.line) or mine.line
-    if cut.kind == "bypass":
-        return shared_line(mine, after[:1]) or mine.line
-    if cause is not None and cause.kind in ("missing_residual", "missing_term"):
+    if cut.kind == "bypass" or kind in ("missing_residual", "missing_term"):
         return shared_line(mine, after[:1]) or mine.line
     if cut.kind == "replace" and mine.from_tokens:
         every = [o for o in evidence.region if o.from_tokens and o.line is not None]
         # Whole numbers choose rows or count them, and the reference may choose in another way.
         reals = [o for o in every if o.dtype.is_floating_point]
-        first = reals if cause is None and mine.dtype.is_floating_point else every
+        first = reals if not kind and mine.dtype.is_floating_point else every
         return next((o.line for o in first), mine.line)
     return mine.line or (readers[0].line if readers else None)  # a parameter is to blame where read
 
@@ -128,10 +146,6 @@ def _is_where_it_is_read(evidence: Evidence) -> bool:
     )
 
 
-def _is_made_there(reader: Operation, source: Operation) -> bool:
-    return reader.reorders and reader.line == source.line
-
-
 def _where_read(source: Operation, readers: list[Operation]) -> SourceLine | None:
     """The innermost line at which all read a tensor; where several lines of the function that makes
     it do, the line that makes it."""
@@ -140,10 +154,6 @@ def _where_read(source: Operation, readers: list[Operation]) -> SourceLine | Non
             read = {r.lines[r.frames.index(frame)] for r in readers}
             return line if len(read) > 1 else _same_line(readers)
     return _same_line(readers) or readers[0].line
-
-
-def _all_add(operations: list[Operation]) -> bool:
-    return all(o.name in ("add", "add_") for o in operations)
 
 
 def _where_counted(evidence: Evidence) -> SourceLine | None:
@@ -194,23 +204,32 @@ def _caller_to_blame(evidence: Evidence, line: SourceLine) -> SourceLine:
 
 def _readers(evidence: Evidence, index: int) -> list[Operation]:
     """What computes with a tensor, or with another view of it."""
-    found: list[Operation] = []
-    for i in evidence.s.matching.port_readers.get(index, ()):
-        reader = evidence.s.operations[i]
-        found += _readers(evidence, i) if reader.reorders else [reader]
-    return found
+    indices = evidence.s.matching.port_readers.get(index, ())
+    return _behind_views(evidence, [evidence.s.operations[i] for i in indices])
 
 
-def _first_with_its_values(operations: list[Operation], found: Operation) -> Operation:
-    """The operation that made these numbers, before additions of zeros and the like."""
-    while not found.is_leaf:
-        same = [i for i in found.inputs if operations[i].fingerprint == found.fingerprint]
-        if found.selects:
-            same = list(found.inputs[:1])  # a part: the whole was made elsewhere
+def _behind_views(
+    evidence: Evidence, readers: list[Operation], *, beside: Operation | None = None
+) -> list[Operation]:
+    """The operations; in the place of one that only reorders, what reads its result. With `beside`,
+    this goes for those at its line alone."""
+    behind: list[Operation] = []
+    for reader in readers:
+        is_passed = reader.reorders and (beside is None or reader.line == beside.line)
+        behind += _readers(evidence, reader.index) if is_passed else [reader]
+    return behind
+
+
+def _first_with_its_values(operations: list[Operation], maker: Operation) -> Operation:
+    """Behind additions of zeros and the like, the operation that made these numbers."""
+    while not maker.is_leaf:
+        same = [i for i in maker.inputs if operations[i].fingerprint == maker.fingerprint]
+        if maker.selects:
+            same = list(maker.inputs[:1])  # a part: the whole was made elsewhere
         if not same or operations[same[0]].is_leaf:
-            return found
-        found = operations[same[0]]
-    return found
+            return maker
+        maker = operations[same[0]]
+    return maker
 
 
 def _first_reading(evidence: Evidence, source: Operation) -> SourceLine | None:
