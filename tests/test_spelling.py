@@ -48,6 +48,7 @@ def parser() -> argparse.ArgumentParser:
          "sweep/beam=2/config.json is not valid JSON"),
         ("try beam=1, or:\n    search(beam=1)", "try --beam 1, or:\n    search(beam=1)"),
         ("pass beam=… (command: --beam …)", "pass beam=… (command: --beam …)"),
+        ("请传入 beam=…（命令行：--beam …）", "请传入 beam=…（命令行：--beam …）"),
     ],
 )  # fmt: skip
 def test_settings_are_spelt_as_flags(

@@ -15,6 +15,9 @@ SETTING = re.compile(rf"(?<![\w.\-'\"=/\\,])(?<!--part )([a-z_][a-z0-9_]*)=({VAL
 OWN_TEXT = re.compile(rf"\bOwnText\.(\w+)\(({VALUE})\)")
 KEY = re.compile(rf"(?<![\w.\-])((?:data|batches|model|train)\.\w+)=({VALUE})")
 
+SAYS_BOTH = re.compile(r"\(command: --|（命令行：--")
+"""In the doctor's texts, which its own command shows as they are."""
+
 
 class _Option(NamedTuple):
     flag: str
@@ -39,8 +42,10 @@ def as_flags(message: str, *, keys: bool = False) -> str:
     """The message with flags in place of the library's names of settings; with `keys`, those of
     a recipe too. Lines of Python, which are indented, stay as they are, and what says both."""
     lines = message.split("\n")
-    both = [text_line.startswith("    ") or "(command: --" in text_line for text_line in lines]
-    return "\n".join(line if stays else _as_flags(line, keys) for line, stays in zip(lines, both))
+    return "\n".join(
+        line if line.startswith("    ") or SAYS_BOTH.search(line) else _as_flags(line, keys)
+        for line in lines
+    )
 
 
 def _as_flags(message: str, keys: bool) -> str:
