@@ -21,7 +21,7 @@ _DOCUMENTS = ("doc_ids", "document_ids", "documents", "sequence_ids", "seq_ids")
 def find_loss(patient: Patient, form: Form) -> Found:
     """The first convention of a loss that the model follows."""
     tried = (convention.find(patient, form) for convention in losses.CONVENTIONS)
-    return next((found for found in tried if found is not None), NOTHING)
+    return next((abilities for abilities in tried if abilities is not None), NOTHING)
 
 
 def find_cache(patient: Patient, form: Form) -> Found:
@@ -59,8 +59,8 @@ def find_documents(patient: Patient, form: Form) -> Found:
 
     def packed(model: nn.Module, inputs: CallInputs, lengths: list[int]) -> Tensor:
         numbers = torch.repeat_interleave(torch.arange(len(lengths)), torch.tensor(lengths))
-        given = numbers.to(inputs.tokens).expand_as(inputs.tokens)
-        return form.returned_logits(form.call(model, inputs, **{name: given}), inputs)
+        by_row = numbers.to(inputs.tokens).expand_as(inputs.tokens)
+        return form.returned_logits(form.call(model, inputs, **{name: by_row}), inputs)
 
     with torch.no_grad():
         packed(patient.plain, patient.draw(patient.rows(2)), [patient.length])
@@ -68,8 +68,8 @@ def find_documents(patient: Patient, form: Form) -> Found:
 
 
 def find_attention(patient: Patient, form: Form) -> Found:
-    """Weights that come back with `output_attentions=True` or `return_attention=True`, or that a
-    `recorder` is given."""
+    """Weights that come back with `output_attentions=True` or `return_attention=True`, or that the
+    model hands to a `recorder`."""
     model = patient.plain
     arguments = arguments_of(model)
     if form.methods or form.inside is not None:
@@ -93,17 +93,17 @@ def find_attention(patient: Patient, form: Form) -> Found:
 
         shown = "beside the logits"
     with torch.no_grad():
-        given = attention(model, patient.draw(patient.rows(3)))
+        weights = attention(model, patient.draw(patient.rows(3)))
     asked = flag is not None or "recorder" in arguments
-    if not given or not (asked or all(_are_weights(patient, t) for t in given)):
+    if not weights or not (asked or all(_are_weights(patient, t) for t in weights)):
         return NOTHING
     return {"attention": attention}, {"attention": shown}
 
 
-def _are_weights(patient: Patient, given: Tensor) -> bool:
+def _are_weights(patient: Patient, tensor: Tensor) -> bool:
     """Tensors of this shape that were not asked for may be keys or values."""
     lengths = (patient.length, patient.source_length)
-    return all(n in lengths for n in given.shape[-2:]) and bool((given >= 0).all())
+    return all(n in lengths for n in tensor.shape[-2:]) and bool((tensor >= 0).all())
 
 
 def _weights_in(output: Any) -> list[Tensor]:
@@ -120,8 +120,8 @@ def _attention_recorded(model: Any, inputs: CallInputs) -> list[Tensor]:
     """A recorder's class is named by the signature; it keeps weights in `steps`."""
     hint = typing.get_type_hints(type(model).forward)["recorder"]
     recorder = next(a for a in (*typing.get_args(hint), hint) if a is not type(None))()
-    given = [inputs.tokens] if inputs.source is None else [inputs.source, inputs.tokens]
-    model(*given, recorder=recorder)
+    tokens = [inputs.tokens] if inputs.source is None else [inputs.source, inputs.tokens]
+    model(*tokens, recorder=recorder)
     return [weights for steps in recorder.steps.values() for weights in steps]
 
 

@@ -41,7 +41,7 @@ def find_towers(patient: Patient) -> list[Tower]:
     for path, module in model.named_modules():
         if not isinstance(module, nn.ModuleList | nn.Sequential) or not list(module.children()):
             continue
-        if any(_is_inside(path, layer) for tower in towers for layer in tower.layers):
+        if any(f"{path}.".startswith(f"{layer}.") for tower in towers for layer in tower.layers):
             continue
         layers = tuple(f"{path}.{name}" for name, _ in module.named_children())
         children = list(module.children())
@@ -103,7 +103,3 @@ def _keeps_its_shape(visit: Visit) -> bool:
 def _is_layer(module: nn.Module) -> bool:
     """More than one matrix: not the activation or the single Linear of a small Sequential."""
     return sum(parameter.dim() > 1 for parameter in module.parameters()) > 1
-
-
-def _is_inside(path: str, outer: str) -> bool:
-    return path == outer or path.startswith(f"{outer}.")

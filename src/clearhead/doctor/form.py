@@ -38,102 +38,129 @@ HEADS = ("generator", "project", "projection", "proj", "lm_head", "head", "out",
 class Form:
     """How a model is called, and where its logits are in the output."""
 
+    # Arguments, by name: which of them takes what.
     tokens: str | None
-    """The keyword for the tokens; None: they are the last positional argument."""
+    """The one for the tokens: `model(input_ids=…)`; None: the last positional one."""
     vocab_size: int
     source: str | None = None
-    """The keyword for the source; None: it is the first positional argument."""
+    """The one for the source: `model(…, src=…)`; None: the first positional one."""
     two_sequences: bool = False
+    """Whether there is a source: `model(source, tokens)`."""
     targets: str | None = None
-    """An argument that must be given before the logits of all positions come back."""
+    """The one for targets, without which the logits of all positions do not come back:
+    `model(tokens, targets=…)`."""
+    start: str | None = None
+    """The one for the position at which the tokens begin, with a cache inside the model:
+    `model(tokens, start_pos=0)`."""
+    places: str | None = None
+    """The one for the position of each token: `model(tokens, input_pos=…)`."""
+    places_by_row: bool = False
+    """Whether these are (batch, length), not (length,)."""
+    segments: str | None = None
+    """The one that tells sentences apart: `model(tokens, segment_ids=…)`; all tokens are of the
+    first."""
     constants: dict[str, Any] = field(default_factory=dict)
+    """What others are always: `model(tokens, mode="lm")`."""
+    rest: tuple[str, ...] = ()
+    """The masks that go in as further positional arguments: `model(tokens, *masks)`."""
+    bundle: tuple[str, ...] = ()
+    """What stands in the one tuple that the model takes, "source", "tokens", and masks by name:
+    `model((source, tokens, mask))`."""
+    methods: tuple[str, str] | None = None
+    """What encodes and what decodes, methods or modules, where there is no forward:
+    `model.decode(model.encode(source), tokens)`."""
+
+    # Masks.
     masks: dict[str, MaskForm] = field(default_factory=dict)
     """By role: "real" and "source_real"; further arguments that describe the same tokens are "real
     2", "source_real 2" and so on; one that is causal only and optional is "real causal"."""
-    rest: tuple[str, ...] = ()
-    """Masks that go in as further positional arguments (`*args`), by name."""
-    bundle: tuple[str, ...] = ()
-    """What stands in the one tuple that the model takes: "source", "tokens", masks by name."""
     flag: str | None = None
-    """An argument that switches a causal mask on, which a single token does not need: it sees all
-    that is in a cache."""
-    segments: str | None = None
-    """An argument that tells sentences apart: all tokens are of the first."""
-    start: str | None = None
-    """An argument that says at which position the tokens begin, with a cache inside the model."""
-    one_by_one: bool = False
-    """With `start`: the model takes one token at a time."""
-    methods: tuple[str, str] | None = None
-    """What encodes and what decodes, methods or modules: there is no forward."""
-    head: str | None = None
-    """What makes logits of the states that come back."""
+    """An argument that switches a causal mask on: `model(tokens, is_causal=True)`. A single token
+    does not need it: it sees all that is in a cache."""
+
+    # Shapes, and where the logits are in what comes back.
     length_first: bool = False
     """Tokens are (length, batch), and so are the logits."""
     flat: bool = False
     """Logits come back as (batch · length, vocab)."""
-    shifts_itself: bool = False
-    """The model moves the target to the right before its decoder reads it."""
-    inside: str | None = None
-    """The module whose output the logits are, where only a loss comes back."""
-    drops_last: bool = False
-    """The last token is a target only, and gets no logits."""
     pooled: bool = False
     """One vector comes back for a whole sequence."""
+    pair_offset: int | None = None
+    """Tokens are (batch, length, 2): each beside its position, which is counted from this id."""
+    head: str | None = None
+    """What makes logits of the states that come back: `model.lm_head(model(tokens))`."""
+    inside: str | None = None
+    """The module whose output the logits are, where only a loss comes back."""
+    shifts_itself: bool = False
+    """The model moves the target to the right before its decoder reads it."""
+    drops_last: bool = False
+    """The last token is a target only, and gets no logits."""
+
+    # Limits.
+    one_by_one: bool = False
+    """With `start`: the model takes one token at a time."""
     max_rows: int | None = None
     """As many sequences as the model takes at once, where that is few."""
     exact_rows: bool = False
     """It takes exactly so many."""
-    places: str | None = None
-    """An argument that says at which position each token stands."""
-    places_by_row: bool = False
-    """They are (batch, length), not (length,)."""
     exact_length: int | None = None
     """The one length that the model takes."""
     filler: int = 0
     """The token behind the end of shorter sequences."""
-    pair_offset: int | None = None
-    """Tokens are (batch, length, 2): each beside its position, which is counted from this id."""
 
     def call(self, model: nn.Module, inputs: CallInputs, **more: Any) -> Any:
         """Calls the model with these inputs in the way it takes them."""
-        copies: list[tuple[Tensor, Tensor]] = []
+        turned: list[tuple[Tensor, Tensor]] = []
+        if self.bundle:
+            args, kwargs = self._bundled(model, inputs)
+        else:
+            args, kwargs = self._arguments(model, inputs, turned)
+        output = model(*args, **{**kwargs, **more})
+        for tokens, by_length in turned:
+            tokens.copy_(by_length.t())  # what the model has written into them is seen
+        return output
 
-        def turned(tokens: Any) -> Tensor:
+    def _bundled(self, model: nn.Module, inputs: CallInputs) -> tuple[list[Any], dict[str, Any]]:
+        kwargs = {**self.constants, **self.mask_arguments(model, inputs)}
+        known = {"source": inputs.source, "tokens": inputs.tokens, **kwargs}
+        others = {name: value for name, value in kwargs.items() if name not in self.bundle}
+        return [tuple(known[name] for name in self.bundle)], others
+
+    def _arguments(
+        self, model: nn.Module, inputs: CallInputs, turned: list[tuple[Tensor, Tensor]]
+    ) -> tuple[list[Any], dict[str, Any]]:
+        """Positional ones, and those by keyword. `turned` gets each sequence that goes in with the
+        length first, beside what goes in."""
+
+        def as_taken(tokens: Any) -> Tensor:
             if self.pair_offset is not None:
                 places = self.pair_offset + self.places_from(0, tokens).expand_as(tokens)
                 return torch.stack((tokens, places), dim=-1)
             if not self.length_first:
                 return tokens
-            copies.append((tokens, tokens.t().contiguous()))
-            return copies[-1][1]
+            turned.append((tokens, tokens.t().contiguous()))
+            return turned[-1][1]
 
-        masks = self.mask_arguments(model, inputs)
-        args, kwargs = [], {**self.constants, **masks}
-        if self.bundle:
-            known = {"source": inputs.source, "tokens": inputs.tokens, **kwargs}
-            others = {name: value for name, value in kwargs.items() if name not in self.bundle}
-            return model(tuple(known[name] for name in self.bundle), **{**others, **more})
+        args: list[Any] = []
+        kwargs = {**self.constants, **self.mask_arguments(model, inputs)}
         if self.flag is not None and inputs.tokens.shape[1] > 1:
             kwargs[self.flag] = True
         if self.two_sequences and self.source is None:
-            args.append(turned(inputs.source))
+            args.append(as_taken(inputs.source))
         elif self.two_sequences:
-            kwargs[str(self.source)] = turned(inputs.source)
+            kwargs[str(self.source)] = as_taken(inputs.source)
         if self.segments is not None:
             kwargs[self.segments] = torch.zeros_like(inputs.tokens) + 1
         if self.places is not None:
             kwargs[self.places] = self.places_from(0, inputs.tokens)
         if self.tokens is None:
-            args.append(turned(inputs.tokens))
+            args.append(as_taken(inputs.tokens))
         else:
-            kwargs[self.tokens] = turned(inputs.tokens)
+            kwargs[self.tokens] = as_taken(inputs.tokens)
         args += [kwargs.pop(name) for name in self.rest]
         if self.targets is not None:
-            kwargs[self.targets] = turned(inputs.tokens)
-        output = model(*args, **{**kwargs, **more})
-        for tokens, given in copies:
-            tokens.copy_(given.t())  # what the model has written into them is seen
-        return output
+            kwargs[self.targets] = as_taken(inputs.tokens)
+        return args, kwargs
 
     def logits(self, model: nn.Module, inputs: CallInputs) -> Tensor:
         """The logits (batch, length, vocab) of these inputs."""
@@ -222,16 +249,16 @@ class Form:
     def _inside(self, model: nn.Module, inputs: CallInputs, dropped: int) -> Tensor:
         from .witness import watching
 
-        seen: list[Any] = []
+        outputs: list[Any] = []
 
-        def leave(path: str, _module: nn.Module, _given: Any, output: Any) -> None:
+        def leave(path: str, _module: nn.Module, _arguments: Any, output: Any) -> None:
             if path == self.inside:
-                seen.append(output)
+                outputs.append(output)
 
         with watching(model, leave=leave):
             self.call(model, inputs)
         shape = (len(inputs.tokens), inputs.tokens.shape[1] - dropped)
-        logits = logits_in(seen[-1], shape, self.vocab_size) if seen else None
+        logits = logits_in(outputs[-1], shape, self.vocab_size) if outputs else None
         if logits is None:
             raise ValueError("no logits were seen")
         return logits
@@ -242,8 +269,8 @@ class Form:
         encoded = getattr(model, encode)(
             *_by_name(arguments_of(model, encode), masks, {"tokens": inputs.source})
         )
-        given = {"memory": encoded, "tokens": inputs.tokens}
-        return getattr(model, decode)(*_by_name(arguments_of(model, decode), masks, given))
+        tensors = {"memory": encoded, "tokens": inputs.tokens}
+        return getattr(model, decode)(*_by_name(arguments_of(model, decode), masks, tensors))
 
     def checked(self, logits: Tensor, inputs: CallInputs) -> Tensor:
         """The logits; raises if their shape is wrong."""
@@ -262,18 +289,18 @@ class Form:
 
     def mask_arguments(self, model: nn.Module, inputs: CallInputs) -> dict[str, Tensor]:
         """The masks of these inputs as keyword arguments of the model."""
-        given: dict[str, Tensor] = {}
+        arguments: dict[str, Tensor] = {}
         for role, mask in self.masks.items():
             kind = role.split()[0]
             real: Tensor | None = getattr(inputs, kind)
             if real is None and not mask.always:
                 continue
-            given[mask.argument] = mask.given_to(model, ones_where_none(inputs, role))
+            arguments[mask.argument] = mask.given_to(model, ones_where_none(inputs, role))
             if role == "real" and real is not None and "position_ids" in arguments_of(model):
                 # Where the caller may say where tokens stand, padding on the left is the
                 # caller's business, and we are the caller.
-                given["position_ids"] = (real.long().cumsum(dim=1) - 1).clamp(min=0)
-        return given
+                arguments["position_ids"] = (real.long().cumsum(dim=1) - 1).clamp(min=0)
+        return arguments
 
 
 def ones_where_none(inputs: CallInputs, role: str) -> Tensor:
@@ -288,7 +315,7 @@ def ones_where_none(inputs: CallInputs, role: str) -> Tensor:
 
 
 def _by_name(
-    arguments: dict[str, inspect.Parameter], masks: dict[str, Tensor], given: dict[str, Any]
+    arguments: dict[str, inspect.Parameter], masks: dict[str, Tensor], tensors: dict[str, Any]
 ) -> list[Any]:
     """What goes to each argument of a method, in their order."""
     values: list[Any] = []
@@ -296,14 +323,14 @@ def _by_name(
         low = name.lower()
         if "mask" in low:
             of_source = any(word in low for word in ("src", "source", "mem", "enc"))
-            encoding = "memory" not in given
+            encoding = "memory" not in tensors
             values.append(masks.get("source_real" if of_source or encoding else "real"))
         elif argument.default is not argument.empty:
             break
-        elif "memory" in given and any(w in low for w in ("mem", "enc", "src", "source", "ctx")):
-            values.append(given["memory"])
+        elif "memory" in tensors and any(w in low for w in ("mem", "enc", "src", "source", "ctx")):
+            values.append(tensors["memory"])
         else:
-            values.append(given["tokens"])
+            values.append(tensors["tokens"])
     return values
 
 

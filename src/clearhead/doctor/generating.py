@@ -3,13 +3,15 @@
 import inspect
 from collections.abc import Callable
 from contextlib import nullcontext
+from dataclasses import dataclass
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
-from .end_tokens import NAMES, end_read_by, mentions_an_end
+from .end_tokens import NAMES, EndToken, end_read_by, mentions_an_end
 from .form import Form, arguments_of
+from .mask_form import MaskForm
 from .masks import is_mask
 from .patient import CallInputs, Generated, Patient
 from .witness import watching
@@ -43,7 +45,7 @@ _SETTINGS = {
 }
 NEVER = -1
 """An end that no token is."""
-# What is given to arguments that generation cannot do without.
+# What is passed to arguments that generation cannot do without.
 _USUAL = {"eos": NEVER, "temperature": 1.0, "beams": 1}
 
 
@@ -68,74 +70,134 @@ def find_generate(patient: Patient, form: Form) -> Found:
 def _named(
     patient: Patient, form: Form, method: str, arguments: dict[str, inspect.Parameter]
 ) -> Found:
-    names = {
-        setting: next((n for n in known if n in arguments), None)
+    settings = _settings_of(patient, form, arguments)
+    if settings is None or inspect.isgeneratorfunction(
+        inspect.unwrap(getattr(patient.model, method))
+    ):
+        return NOTHING
+    # An end that is no argument, and that the method reads elsewhere.
+    end = None if "eos" in settings.names else end_read_by(patient.model, method)
+    start = None
+    if patient.has_source:
+        start = _stripped_start(
+            patient,
+            lambda model, source: getattr(model, method)(source, **{settings.new: 3}),
+            exactly="new" in settings.new,
+        )
+    generate = _NamedGenerate(method, settings, end, start)
+    # Another name than `generate` may stand for anything.
+    if method != "generate" and not _gives_tokens(patient, generate):
+        return NOTHING
+    abilities = {
+        "generate": generate,
+        "settings": frozenset([*settings.names, *(["eos"] if end else [])]),
+        "generate_mentions_end": mentions_an_end(patient.model, method),
+        "generate_takes_masks": settings.mask is not None,
+    }
+    known = ", ".join([settings.new, *settings.names.values()])
+    return abilities, {"generation": f"model.{method}(…, {known})"}
+
+
+@dataclass(frozen=True)
+class _Settings:
+    """By which arguments a method takes the settings of a generation."""
+
+    new: str
+    """The argument for the number of tokens."""
+    names: dict[str, str]
+    """The argument for each other setting that the method has."""
+    usual: dict[str, Any]
+    """What is passed to those of them that have no default."""
+    mask: tuple[str, MaskForm] | None
+    """The argument for the prompt's padding mask, and the mask's form."""
+    has_switch: bool
+    """Whether temperature and top_k mean nothing without `do_sample=True`."""
+
+
+def _settings_of(
+    patient: Patient, form: Form, arguments: dict[str, inspect.Parameter]
+) -> _Settings | None:
+    """None, if the method needs more than a prompt, a number of tokens, and settings that are
+    known."""
+    present = {
+        setting: next((name for name in known if name in arguments), None)
         for setting, known in _SETTINGS.items()
     }
-    new = names.pop("new")
+    names = {setting: name for setting, name in present.items() if name is not None}
+    new = names.pop("new", None)
     needed = [n for n, a in arguments.items() if a.default is a.empty and "VAR" not in a.kind.name]
     usual = {
-        str(name): _USUAL[setting]
+        name: _USUAL[setting]
         for setting, name in names.items()
         if name in needed[1:] and setting in _USUAL
     }
     if new is None or set(needed[1:]) - {new, *usual}:
-        return NOTHING  # it needs more than a prompt, a length and settings that are known
-    # An end that is no argument, and that the method reads elsewhere.
-    end = None if names["eos"] else end_read_by(patient.model, method)
+        return None
     padding = form.masks.get("real")
-    masks = [n for n in arguments if is_mask(n) and padding is not None]
-    mask = masks[0] if masks and not patient.has_source else None
-    stripped = None
-    if inspect.isgeneratorfunction(inspect.unwrap(getattr(patient.model, method))):
-        return NOTHING
-    if patient.has_source:
-        stripped = _stripped_start(
-            patient,
-            lambda model, source: getattr(model, method)(source, **{new: 3}),
-            exactly="new" in new,
-        )
+    mask = next(filter(is_mask, arguments), None)
+    return _Settings(
+        new,
+        names,
+        usual,
+        None if mask is None or padding is None or patient.has_source else (mask, padding),
+        has_switch="do_sample" in arguments,
+    )
 
-    def generate(model: Any, inputs: CallInputs, n_new: int, /, **settings: Any) -> Generated:
-        asked = {str(names[k]): value for k, value in settings.items() if k != "eos" or not end}
-        given = {**usual, **asked}
-        if names["beams"] is not None:
-            given.setdefault(names["beams"], 1)  # greedy, unless more are asked for
-        if mask is not None and padding is not None and inputs.real is not None:
-            given[mask] = padding.of(inputs.real)
-        if "do_sample" in arguments and {"temperature", "top_k"} & set(settings):
-            given["do_sample"] = True  # without it they mean nothing
+
+@dataclass(frozen=True)
+class _NamedGenerate:
+    """`Calls.generate` of a method whose settings are known by the names of its arguments."""
+
+    method: str
+    settings: _Settings
+    end: EndToken | None
+    """The end that the method reads elsewhere, if it is no argument."""
+    start: int | None
+    """The token that starts an encoder-decoder, if the method leaves it out."""
+
+    def __call__(self, model: Any, inputs: CallInputs, n_new: int, /, **settings: Any) -> Generated:
         prompt = inputs.tokens if inputs.source is None else inputs.source
-        ending = nullcontext() if end is None else end.replaced(model, settings.get("eos", NEVER))
-        with ending:
-            output = getattr(model, method)(prompt, **{new: n_new}, **given)
+        arguments = self._arguments(inputs, n_new, settings)
+        end = settings.get("eos", NEVER)
+        with nullcontext() if self.end is None else self.end.replaced(model, end):
+            output = getattr(model, self.method)(prompt, **arguments)
         tokens, scores = output if isinstance(output, tuple) else (output, None)
         tokens = _rows(tokens, settings.get("eos", 0))
+        if self.start is not None:
+            return Generated(tokens.new_full((len(tokens), 1), self.start), tokens, scores)
         # An encoder-decoder's first token is the one that starts it, and was not generated.
-        start = 1 if inputs.source is not None else prompt.shape[1]
-        if stripped is not None:
-            return Generated(tokens.new_full((len(tokens), 1), stripped), tokens, scores)
-        if inputs.source is None and not torch.equal(tokens[:, :start], prompt):
+        n_given = 1 if inputs.source is not None else prompt.shape[1]
+        if inputs.source is None and not torch.equal(tokens[:, :n_given], prompt):
             return Generated(prompt, tokens, scores)  # the new ones only
-        return Generated(tokens[:, :start], tokens[:, start:], scores)
+        return Generated(tokens[:, :n_given], tokens[:, n_given:], scores)
 
-    if method != "generate":  # a name that may stand for anything
-        try:
-            with torch.no_grad():
-                tried = generate(patient.copy(), patient.draw(1), 2)
-        except Exception:  # nobody knows what it raises
-            return NOTHING
-        if tried.tokens.is_floating_point() or not tried.tokens.numel():
-            return NOTHING
-    known = [new, *(name for name in names.values() if name is not None)]
-    settings = frozenset(setting for setting, name in names.items() if name is not None)
-    abilities = {
-        "generate": generate,
-        "settings": settings | {"eos"} if end else settings,
-        "generate_mentions_end": mentions_an_end(patient.model, method),
-        "generate_takes_masks": mask is not None,
-    }
-    return abilities, {"generation": f"model.{method}(…, {', '.join(known)})"}
+    def _arguments(
+        self, inputs: CallInputs, n_new: int, settings: dict[str, Any]
+    ) -> dict[str, Any]:
+        names = self.settings.names
+        asked = {
+            names[setting]: value
+            for setting, value in settings.items()
+            if setting != "eos" or self.end is None
+        }
+        arguments = {self.settings.new: n_new, **self.settings.usual, **asked}
+        if "beams" in names:
+            arguments.setdefault(names["beams"], 1)  # greedy, unless more are asked for
+        if self.settings.mask is not None and inputs.real is not None:
+            name, form = self.settings.mask
+            arguments[name] = form.of(inputs.real)
+        if self.settings.has_switch and {"temperature", "top_k"} & set(settings):
+            arguments["do_sample"] = True
+        return arguments
+
+
+def _gives_tokens(patient: Patient, generate: _NamedGenerate) -> bool:
+    try:
+        with torch.no_grad():
+            tried = generate(patient.copy(), patient.draw(1), 2)
+    except Exception:  # nobody knows what it raises
+        return False
+    return not tried.tokens.is_floating_point() and tried.tokens.numel() > 0
 
 
 def _stripped_start(
@@ -145,13 +207,13 @@ def _stripped_start(
     without it. It is seen as it goes through a table of tokens. `exactly`: all three are new."""
     model, source = patient.copy(), patient.draw(3).source
     assert source is not None
-    seen: list[int] = []
+    looked_up: list[int] = []
 
-    def leave(_path: str, module: nn.Module, given: Any, _output: Any) -> None:
-        tokens = given[0][0] if given[0] else None
+    def leave(_path: str, module: nn.Module, arguments: Any, _output: Any) -> None:
+        tokens = arguments[0][0] if arguments[0] else None
         of_tokens = isinstance(module, nn.Embedding) and module.num_embeddings == patient.vocab_size
         if of_tokens and isinstance(tokens, torch.Tensor) and tokens.shape == (len(source), 1):
-            seen.extend(tokens.unique().tolist())
+            looked_up.extend(tokens.unique().tolist())
 
     try:
         with torch.no_grad(), watching(model, leave=leave):
@@ -159,10 +221,10 @@ def _stripped_start(
         tokens = _rows(output[0] if isinstance(output, tuple) else output, 0)
     except Exception:  # nobody knows what it raises
         return None
-    if not seen or tokens.dim() != 2 or len(tokens) != len(source) or not tokens.shape[1]:
+    if not looked_up or tokens.dim() != 2 or len(tokens) != len(source) or not tokens.shape[1]:
         return None
-    kept = tokens.shape[1] > 3 if exactly else bool((tokens[:, 0] == seen[0]).all())
-    return None if kept else seen[0]
+    kept = tokens.shape[1] > 3 if exactly else bool((tokens[:, 0] == looked_up[0]).all())
+    return None if kept else looked_up[0]
 
 
 def _rows(tokens: Any, end: int) -> Tensor:
@@ -182,7 +244,7 @@ def _generate_hugging_face(
     beams = settings.get("beams", 1)
     own = model.generation_config
     kept = ("bos_token_id", "decoder_start_token_id", "use_cache")
-    given = {
+    arguments = {
         "max_new_tokens": n_new,
         "min_new_tokens": 0,
         "do_sample": "temperature" in settings or "top_k" in settings,
@@ -195,11 +257,11 @@ def _generate_hugging_face(
     }
     for name in ("temperature", "top_k"):
         if name in settings:
-            given[name] = settings[name]
+            arguments[name] = settings[name]
     prompt = inputs.tokens if inputs.source is None else inputs.source
     model.generation_config = type(own)(**{name: getattr(own, name) for name in kept})
     try:
-        output = model.generate(prompt, attention_mask=torch.ones_like(prompt), **given)
+        output = model.generate(prompt, attention_mask=torch.ones_like(prompt), **arguments)
     finally:
         model.generation_config = own
     start = prompt.shape[1] if inputs.source is None else 1

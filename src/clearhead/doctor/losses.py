@@ -17,7 +17,7 @@ _LABELS = ("labels", "lm_labels", "targets", "label", "gold")
 Loss = Callable[[nn.Module, CallInputs, Tensor], Tensor]
 _N_SPECIAL = 5
 HOW_A_TARGET_COUNTS = ("not at all", "in the divisor", "like any other")
-"""Ways of counting, from the target that is surely ignored to the one that is not."""
+"""From the one that is surely ignored to the one that is not."""
 
 
 class LossConvention(ABC):
@@ -33,7 +33,7 @@ class OnlyALoss(LossConvention):
     """`loss = model(tokens)`: nothing else comes back, and the targets are the tokens."""
 
     def find(self, patient: Patient, form: Form) -> Found | None:
-        """Finds how a decoder's loss is called."""
+        """Only a decoder follows it."""
         if form.inside is None or patient.kind != "decoder" or form.targets is not None:
             return None
         return {"own_loss": form.call}, {"loss": "loss = model(…)"}
@@ -43,8 +43,7 @@ class LossOfItsTarget(LossConvention):
     """`logits, loss = model(source, target)`: the last token of the target is a label only."""
 
     def find(self, patient: Patient, form: Form) -> Found | None:
-        """Finds the loss of a model that returns one row of logits fewer than the target has
-        tokens."""
+        """Such a model returns one row of logits less than the target has tokens."""
         if not form.drops_last or form.inside is not None:
             return None
 
@@ -74,7 +73,7 @@ class LossOfClasses(LossConvention):
     """`model(tokens, labels=…)`, where labels are classes, of whole sequences or of each token."""
 
     def find(self, patient: Patient, form: Form) -> Found | None:
-        """Finds the loss of a model whose logits are not scores of its vocabulary."""
+        """Such a model's logits are not scores of its vocabulary."""
         name = _argument_of_labels(patient, form)
         if name is None or not (form.pooled or form.vocab_size != patient.vocab_size):
             return None
@@ -96,7 +95,7 @@ class LossOfFilledTokens(LossConvention):
     model may see everything."""
 
     def find(self, patient: Patient, form: Form) -> Found | None:
-        """Finds the token by trying."""
+        """Which token that is, is found by trying."""
         name = _argument_of_labels(patient, form)
         if name is None:
             return None
@@ -110,7 +109,7 @@ class LossOfTokens(LossConvention):
     """`model(tokens, labels=…)` or `targets=…`: a target for each token."""
 
     def find(self, patient: Patient, form: Form) -> Found | None:
-        """With the target that is ignored, if there is one."""
+        """The abilities name the target that is ignored, if there is one."""
         name = _argument_of_labels(patient, form)
         if name is None:
             return None
@@ -163,9 +162,9 @@ def _loss_of_tokens(form: Form, name: str) -> Loss:
     def loss(model: nn.Module, inputs: CallInputs, targets: Tensor) -> Tensor:
         if not form.length_first:
             return loss_in(form.call(model, inputs, **{name: targets}))
-        given = targets.t().contiguous()
-        output = form.call(model, inputs, **{name: given})
-        targets.copy_(given.t())  # what the model has written into them is seen
+        by_length = targets.t().contiguous()
+        output = form.call(model, inputs, **{name: by_length})
+        targets.copy_(by_length.t())  # what the model has written into them is seen
         return loss_in(output)
 
     return loss
@@ -175,8 +174,8 @@ def _filled_token(patient: Patient, loss: Loss) -> int | None:
     """The token that stands for what is to be predicted, where no other position is a target. Among
     ordinary tokens such a model finds nothing to learn."""
     model, inputs = patient.plain, patient.draw(patient.rows(3))
-    places = torch.zeros_like(inputs.tokens, dtype=torch.bool)
-    places[:, ::3] = True
+    filled = torch.zeros_like(inputs.tokens, dtype=torch.bool)
+    filled[:, ::3] = True
 
     def measured(tokens: Tensor, targets: Tensor) -> float:
         with torch.no_grad():
@@ -187,10 +186,10 @@ def _filled_token(patient: Patient, loss: Loss) -> int | None:
         if 0 < abs(measured(inputs.tokens, targets)) < math.inf:
             return None
         for token in (*range(_N_SPECIAL), patient.vocab_size - 1):
-            tokens = inputs.tokens.masked_fill(places, token)
+            tokens = inputs.tokens.masked_fill(filled, token)
             whole, here, elsewhere = (
                 measured(tokens, torch.where(changed, others, targets))
-                for changed in (torch.zeros_like(places), places, ~places)
+                for changed in (torch.zeros_like(filled), filled, ~filled)
             )
             if 0 < whole < math.inf and whole == elsewhere != here:
                 return token
@@ -200,8 +199,8 @@ def _filled_token(patient: Patient, loss: Loss) -> int | None:
 
 
 def _ignored_target(patient: Patient, loss: Loss) -> tuple[int | None, bool]:
-    """The target that counts least among those that are usually ignored and that the loss takes,
-    and whether it is ignored. None, if the loss takes none of them."""
+    """Of the targets that are usually ignored, and that the loss takes, the one that counts least;
+    and whether it is ignored. None, if the loss takes none."""
     model, inputs = patient.plain, patient.draw(patient.rows(3))
     taken: list[int] = []
     for ignored in (-100, -1, *([] if patient.pad_id is None else [patient.pad_id]), 0):
@@ -216,15 +215,15 @@ def _ignored_target(patient: Patient, loss: Loss) -> tuple[int | None, bool]:
     if not taken:
         return None, False
     counts = {ignored: _how_it_counts(loss, model, inputs, ignored) for ignored in taken}
-    ignored = min(taken, key=lambda one: HOW_A_TARGET_COUNTS.index(counts[one]))
+    ignored = min(taken, key=lambda target: HOW_A_TARGET_COUNTS.index(counts[target]))
     # Token 0 is the last that was tried: where it counts, none is known that does not.
     known = counts[ignored] != "like any other" or ignored in (-100, -1, patient.pad_id)
     return ignored, known
 
 
 def _how_it_counts(loss: Loss, model: nn.Module, inputs: CallInputs, ignored: int) -> str:
-    """By the loss of a row beside one of nothing but this target, as a share of the row's own: 1
-    where the target does not count, a half where the loss is divided by all targets."""
+    """The loss of a row beside one of nothing but this target tells, as a share of the row's own:
+    1 where the target does not count, a half where the loss is divided by all targets."""
     inputs, targets = inputs.rows(slice(0, 2)), inputs.tokens[:2].clone()
     targets[1:] = ignored
     try:
@@ -238,7 +237,7 @@ def _how_it_counts(loss: Loss, model: nn.Module, inputs: CallInputs, ignored: in
 
 
 def _from_labels(patient: Patient, form: Form, name: str) -> dict[str, Any]:
-    """An encoder-decoder that is given labels only makes what its decoder reads of them."""
+    """An encoder-decoder that gets only labels makes what its decoder reads of them."""
     reads = arguments_of(patient.model).get(form.tokens or "")
     if not form.two_sequences or reads is None or reads.default is not None:
         return {}

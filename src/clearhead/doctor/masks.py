@@ -85,7 +85,7 @@ def required_masks(patient: Patient, names: list[str]) -> Iterator[dict[str, Mas
 
 
 BEST = 9.0
-"""A value above what masks can score."""
+"""More than masks can score."""
 
 
 def score(patient: Patient, form: Form) -> float:
@@ -102,14 +102,14 @@ def score(patient: Patient, form: Form) -> float:
 
 
 def _share_open(patient: Patient, form: Form) -> float:
-    """The share of the pairs of query and key without padding that are open or closed as they
-    should be: a target sees its past, everything else sees all."""
+    """The share of pairs of query and key without padding that are open or closed as they should
+    be: a target sees its past, everything else sees all."""
     inputs, model = patient.draw(2), patient.plain
     n, n_source = patient.length, patient.source_length if patient.has_source else 0
     shapes = {(n, n), (n_source, n_source), (n, n_source)}
     right = total = 0
-    for seen in trace_attention(model, lambda: form.logits(model, inputs), shapes):
-        open_ = seen.weights > 0
+    for attention in trace_attention(model, lambda: form.logits(model, inputs), shapes):
+        open_ = attention.weights > 0
         meant = torch.ones(open_.shape[-2:], dtype=torch.bool)
         if open_.shape[-2:] == (n, n) and patient.kind != "encoder":
             meant = meant.tril()
@@ -125,12 +125,12 @@ def _is_causal(patient: Patient, form: Form) -> bool:
     last[:, -1] = patient.other_tokens(last[:, -1])
     first[:, 0] = patient.other_tokens(first[:, 0])
     with torch.no_grad():
-        plain, one, other = (
+        plain, with_other_last, with_other_first = (
             form.logits(patient.plain, replace(inputs, tokens=tokens))
             for tokens in (inputs.tokens, last, first)
         )
-    sees = change_size(plain[:, -1], other[:, -1]) > _SAME * 1e-2
-    return sees and change_size(plain[:, :1], one[:, :1]) < _SAME
+    sees_its_past = change_size(plain[:, -1], with_other_first[:, -1]) > _SAME * 1e-2
+    return sees_its_past and change_size(plain[:, :1], with_other_last[:, :1]) < _SAME
 
 
 def hides(patient: Patient, form: Form, role: str) -> bool:
@@ -139,26 +139,27 @@ def hides(patient: Patient, form: Form, role: str) -> bool:
     inputs = patient.draw(5)  # not 3 again: a model may have as many heads as rows
     name = "tokens" if role == "real" else "source"
     tokens: Tensor = getattr(inputs, name)
-    place = tokens.shape[1] - 1 if "lengths" in form.masks[role].shape else _HIDDEN
-    if not place < tokens.shape[1]:
+    last = tokens.shape[1] - 1
+    padded = last if "lengths" in form.masks[role].shape else _HIDDEN
+    if padded > last:
         return False
-    hidden = torch.ones_like(tokens, dtype=torch.bool)
-    hidden[:, place] = False
+    real = torch.ones_like(tokens, dtype=torch.bool)
+    real[:, padded] = False
     changed: list[Tensor] = []
-    for n in (place, -1 if place < tokens.shape[1] - 1 else 0):
+    for position in (padded, -1 if padded < last else 0):
         changed.append(tokens.clone())
-        changed[-1][:, n] = patient.other_tokens(tokens[:, n])
+        changed[-1][:, position] = patient.other_tokens(tokens[:, position])
     with torch.no_grad():
-        one, two, three = (
-            form.logits(patient.plain, replace(inputs, **{name: given, role: hidden}))
-            for given in (tokens, *changed)
+        plain, with_other_padding, with_other_token = (
+            form.logits(patient.plain, replace(inputs, **{name: sequence, role: real}))
+            for sequence in (tokens, *changed)
         )
-    if change_size(one, three) < _SAME * 1e-2:
+    if change_size(plain, with_other_token) < _SAME * 1e-2:
         return False
     if role == "real":
-        elsewhere = [n for n in range(tokens.shape[1]) if n != place]
-        one, two = one[:, elsewhere], two[:, elsewhere]
-    return bool(one.isfinite().all()) and change_size(one, two) < _SAME
+        elsewhere = [n for n in range(tokens.shape[1]) if n != padded]
+        plain, with_other_padding = plain[:, elsewhere], with_other_padding[:, elsewhere]
+    return bool(plain.isfinite().all()) and change_size(plain, with_other_padding) < _SAME
 
 
 def optional_masks(patient: Patient, form: Form) -> tuple[Form, dict[str, str]]:
@@ -170,7 +171,7 @@ def optional_masks(patient: Patient, form: Form) -> tuple[Form, dict[str, str]]:
     unread: dict[str, str] = {}
     for role, names in roles.items():
         if role not in form.masks:
-            mask, changing = _find(patient, form, role, names)
+            mask, changing = _named_mask(patient, form, role, names)
             if mask is None and takes_anything(patient.plain):
                 mask = _passed_on(patient, form, role, names)
             form = form if mask is None else replace(form, masks={**form.masks, role: mask})
@@ -181,7 +182,7 @@ def optional_masks(patient: Patient, form: Form) -> tuple[Form, dict[str, str]]:
     return form, unread
 
 
-def _find(
+def _named_mask(
     patient: Patient, form: Form, role: str, names: tuple[str, ...]
 ) -> tuple[MaskForm | None, str | None]:
     """The argument is known by its name. Its meaning: a mask under which every token is real
@@ -253,7 +254,7 @@ def _with_memory(patient: Patient, form: Form, mask: MaskForm) -> Form:
     padding of the source is hidden, and without which it is not."""
     if hides(patient, form, "source_real"):
         return form
-    used = {given.argument for given in form.masks.values()}
+    used = {known.argument for known in form.masks.values()}
     for name in arguments_of(patient.plain):
         if is_mask(name) and name not in used:
             again = {"source_real 2": replace(mask, argument=name)}

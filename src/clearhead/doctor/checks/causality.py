@@ -53,12 +53,12 @@ def causal(patient: Patient) -> Iterator[Finding]:
 def _leaking_mask(patient: Patient) -> str | None:
     """What is wrong with the mask of the attention that sees the future first."""
     model, inputs, n = patient.specimen, patient.draw(2), patient.inner_length
-    for seen in trace_attention(model, lambda: patient.logits(model, inputs), {(n, n)}):
-        sees = (seen.weights > 0).flatten(0, -3).any(dim=0)
+    for attention in trace_attention(model, lambda: patient.logits(model, inputs), {(n, n)}):
+        sees = (attention.weights > 0).flatten(0, -3).any(dim=0)
         future = torch.ones_like(sees).triu(1)
-        if seen.axis != -1 or not sees[future].any():
+        if attention.axis != -1 or not sees[future].any():
             continue
-        if seen.applied is not None and not seen.applied[..., future].any():
+        if attention.applied is not None and not attention.applied[..., future].any():
             return "after_softmax"
         # The last query has no future: hidden from everything, it may see all of it.
         if not sees[:-1][future.t()[:-1]].any():
@@ -97,9 +97,9 @@ def target_leak(patient: Patient) -> Iterator[Finding]:
         raise NotApplicableError("equal_lengths")
     # With sources of two lengths: something else in the model may be as large as one of them.
     lengths = (patient.source_length, max(patient.source_length - 2, 1))
-    places = [_where_the_source_changes(patient, length) for length in lengths]
-    if all(place is not None for place in places):
-        yield Finding("target_leak.encoder", "error", place=places[0])
+    paths = [_where_the_source_changes(patient, length) for length in lengths]
+    if all(path is not None for path in paths):
+        yield Finding("target_leak.encoder", "error", place=paths[0])
 
 
 def _unmoved_labels(patient: Patient) -> Iterator[Finding]:
@@ -110,11 +110,11 @@ def _unmoved_labels(patient: Patient) -> Iterator[Finding]:
     labels = inputs.tokens.clone()
     labels[:, position] = patient.other_tokens(labels[:, position])
     with torch.no_grad():
-        one, other = (
-            patient.calls.from_labels(patient.specimen, inputs, given)
-            for given in (inputs.tokens, labels)
+        before, after = (
+            patient.calls.from_labels(patient.specimen, inputs, targets)
+            for targets in (inputs.tokens, labels)
         )
-    moved = [differs(one[:, n], other[:, n], patient.tolerance) for n in range(position + 1)]
+    moved = [differs(before[:, n], after[:, n], patient.tolerance) for n in range(position + 1)]
     if moved == [False] * position + [True]:
         yield Finding("target_leak.labels", "error", {"position": position})
 
@@ -140,8 +140,8 @@ def context(patient: Patient) -> Iterator[Finding]:
     if not sees.any():
         yield Finding("context.deaf", "error")
     elif not others.any():
-        place = _where_context_is_lost(patient)
-        yield Finding("context.alone", "error", place=place, picture=_picture(sees, causal=False))
+        path, picture = _where_context_is_lost(patient), _picture(sees, causal=False)
+        yield Finding("context.alone", "error", place=path, picture=picture)
     elif patient.kind == "encoder" and not others.triu(1).any():
         picture = _picture(sees, causal=False)
         yield Finding("context.backwards_only", "warning", picture=picture)
@@ -178,19 +178,22 @@ def _swapped(patient: Patient, inputs: CallInputs, other: CallInputs) -> Iterato
     model = patient.specimen
     target = replace(inputs, tokens=patient.other_tokens(inputs.tokens))
     plain, of_source, of_target = (
-        trace_attention(model, lambda given=given: patient.logits(model, given), shapes)
-        for given in (inputs, other, target)
+        trace_attention(model, lambda batch=batch: patient.logits(model, batch), shapes)
+        for batch in (inputs, other, target)
     )
-    for one, source, target in zip(plain, of_source, of_target):
+    for attention, with_source, with_target in zip(plain, of_source, of_target):
         moved = [
             differs(before, after, patient.tolerance)
-            for seen in (source, target)
-            for before, after in ((one.queries, seen.queries), (one.keys, seen.keys))
+            for changed in (with_source, with_target)
+            for before, after in (
+                (attention.queries, changed.queries),
+                (attention.keys, changed.keys),
+            )
             if before is not None and after is not None and before.shape == after.shape
         ]
         # Queries and keys, as the source changes and as the target does.
         if moved == [True, False, False, True]:
-            yield Finding("source.swapped", "error", place=one.place)
+            yield Finding("source.swapped", "error", place=attention.place)
             return
 
 
@@ -215,8 +218,8 @@ def _known_later(patient: Patient) -> bool:
     turns: one token, again and again, then has other scores elsewhere."""
     model, inputs, n = patient.specimen, patient.draw(2), patient.length
     inputs = replace(inputs, tokens=inputs.tokens[:, :1].expand(-1, n).contiguous())
-    seen = trace_attention(model, lambda: patient.logits(model, inputs), {(n, n), (n, n + 1)})
-    for attention in seen:
+    shapes = {(n, n), (n, n + 1)}
+    for attention in trace_attention(model, lambda: patient.logits(model, inputs), shapes):
         scores, weights = attention.scores[..., :n].double(), attention.weights[..., :n]
         own = scores.diagonal(dim1=-2, dim2=-1).unsqueeze(-1)
         apart = (scores - own)[weights > 0].abs()
@@ -242,16 +245,16 @@ def _clipped(patient: Patient) -> Iterator[Finding]:
         yield Finding("positions.clipped", "warning", numbers, place=findings[0].place)
 
 
-def _blind(patient: Patient, role: str, length: int, place: int = 0) -> Iterator[Finding]:
-    """Swap the tokens at a place and the next one."""
+def _blind(patient: Patient, role: str, length: int, position: int = 0) -> Iterator[Finding]:
+    """Swap the tokens at a position and the next one."""
     inputs = patient.draw(2, length if role == "tokens" else None, seed=1)
     tokens: Tensor = getattr(inputs, role)
-    both = slice(place, place + 2)
-    tokens[:, place + 1] = patient.other_tokens(tokens[:, place])
+    both = slice(position, position + 2)
+    tokens[:, position + 1] = patient.other_tokens(tokens[:, position])
     swapped, changed = tokens.clone(), tokens.clone()
     swapped[:, both] = tokens[:, both].flip(1)
-    changed[:, place] = tokens[:, place + 1]
-    asked = slice(place + 2, None)  # positions behind the two
+    changed[:, position] = tokens[:, position + 1]
+    asked = slice(position + 2, None)  # positions behind the two
 
     def moved(one: Tensor, other: Tensor) -> bool:
         axis = axis_of(one, length)
@@ -300,7 +303,7 @@ def _where_the_past_changes(patient: Patient, tokens: list[int]) -> str | None:
     with torch.no_grad():
         before = watch(model, lambda: patient.logits(model, inputs))
     order = {visit.path: index for index, visit in reversed(list(enumerate(before)))}
-    places: list[str] = []
+    paths: list[str] = []
     for token in tokens:
         changed = inputs.tokens.clone()
         changed[:, token] = patient.other_tokens(changed[:, token])
@@ -315,9 +318,9 @@ def _where_the_past_changes(patient: Patient, tokens: list[int]) -> str | None:
             one, other = one.movedim(axis, 0)[:token], other.movedim(axis, 0)[:token]
             return differs(one, other, patient.tolerance)
 
-        place = first_change(before, after, past_moved)
-        places += [] if place is None else [place]
-    return min(places, key=lambda place: order.get(place, len(order)), default=None)
+        path = first_change(before, after, past_moved)
+        paths += [] if path is None else [path]
+    return min(paths, key=lambda path: order.get(path, len(order)), default=None)
 
 
 def _where_context_is_lost(patient: Patient) -> str | None:

@@ -42,7 +42,7 @@ def _vectors(patient: Patient) -> Iterator[Finding]:
     padded = pad(patient, inputs, "tokens", "right")
     if _change(patient, inputs, padded, "tokens", "right") is not None:
         return  # said already: padding changes the states themselves
-    for one, other in zip(*(more(patient.specimen, given) for given in (inputs, padded))):
+    for one, other in zip(more(patient.specimen, inputs), more(patient.specimen, padded)):
         # What has as many numbers as there are tokens is no vector of a sequence.
         if one.shape == other.shape and differs(one, other, patient.tolerance):
             case = "right" if "real" in patient.calls.masks else "no_mask"
@@ -78,7 +78,7 @@ class Lookers:
     cross: bool
     """Some attention of the target to the padded source."""
     place: str | None
-    """The place of the first of them."""
+    """The path of the first of them."""
 
 
 def _origin(patient: Patient, looks: Lookers, side: str) -> str | None:
@@ -101,18 +101,18 @@ def _lookers(patient: Patient, padded: CallInputs, role: str, side: str) -> Look
         n_source = padded.source.shape[1]
     own, cross = (n, n) if role == "tokens" else (n_source, n_source), (n, n_source)
     shapes = {own, cross} if role == "source" else {own}
-    seen = trace_attention(model, lambda: patient.logits(model, padded), shapes)
+    attentions = trace_attention(model, lambda: patient.logits(model, padded), shapes)
     pads, real = slice(-_N_PADS, None), slice(None, -_N_PADS)
     if side == "left":
         pads, real = slice(None, _N_PADS), slice(_N_PADS, None)
     looking: dict[str, str] = {}
-    for attention in seen:
+    for attention in attentions:
         to_itself = tuple(attention.weights.shape[-2:]) == own
         rows = attention.weights[..., real, :] if to_itself else attention.weights
         if (rows[..., pads] > 0).any():
             looking.setdefault("to_itself" if to_itself else "cross", attention.place)
-    place = next(iter(looking.values()), None)
-    return Lookers(len(seen), "to_itself" in looking, "cross" in looking, place)
+    first = next(iter(looking.values()), None)
+    return Lookers(len(attentions), "to_itself" in looking, "cross" in looking, first)
 
 
 def _change(
@@ -159,11 +159,11 @@ def pad_value(patient: Patient) -> Iterator[Finding]:
         tokens[:, -_N_PADS:] = patient.other_tokens(tokens[:, -_N_PADS:])
         other = replace(padded, **{role: tokens})
         with torch.no_grad():
-            one = patient.logits(patient.specimen, padded)
-            two = patient.logits(patient.specimen, other)
+            before = patient.logits(patient.specimen, padded)
+            after = patient.logits(patient.specimen, other)
         if role == "tokens":
-            one, two = one[:, :-_N_PADS], two[:, :-_N_PADS]
-        change = change_size(one, two)
+            before, after = before[:, :-_N_PADS], after[:, :-_N_PADS]
+        change = change_size(before, after)
         if change > patient.tolerance:
             yield Finding("pad_value.matters", "error", {"change": change, "role": role})
 
@@ -259,8 +259,8 @@ def hidden_tokens(patient: Patient) -> Iterator[Finding]:
             tokens = inputs.tokens.clone()
             tokens[:, position] = other
             with torch.no_grad():
-                given = patient.logits(patient.specimen, replace(inputs, tokens=tokens))
-            logits.append(given[:, later])
+                changed = patient.logits(patient.specimen, replace(inputs, tokens=tokens))
+            logits.append(changed[:, later])
         with torch.no_grad():
             table = _without_its_row(patient, token, inputs, position)
         usual = change_size(logits[1], logits[2])
@@ -269,13 +269,15 @@ def hidden_tokens(patient: Patient) -> Iterator[Finding]:
             return
 
 
-def _without_its_row(patient: Patient, token: int, inputs: CallInputs, place: int) -> float | None:
+def _without_its_row(
+    patient: Patient, token: int, inputs: CallInputs, position: int
+) -> float | None:
     """How much later logits change when the token's own row of the table does."""
     model = copy_model(patient.specimen)
     tokens = inputs.tokens.clone()
-    tokens[:, place] = token
-    given = replace(inputs, tokens=tokens)
-    before = patient.logits(model, given)[:, place + 1 :]
+    tokens[:, position] = token
+    inputs = replace(inputs, tokens=tokens)
+    before = patient.logits(model, inputs)[:, position + 1 :]
     tables = [m for m in model.modules() if isinstance(m, nn.Embedding)]
     tables = [m for m in tables if m.num_embeddings == patient.vocab_size]
     if not tables:
@@ -283,7 +285,7 @@ def _without_its_row(patient: Patient, token: int, inputs: CallInputs, place: in
     for table in tables:
         row = table.weight.data[token]
         row += torch.linspace(-1, 2, len(row), dtype=row.dtype).sin()  # no norm takes it away
-    after = patient.logits(model, given)[:, place + 1 :]
+    after = patient.logits(model, inputs)[:, position + 1 :]
     # With tied weights the token's own logit changes as well: it is not asked.
     kept = [n for n in range(before.shape[-1]) if n != token]
     return change_size(before[..., kept], after[..., kept])

@@ -20,8 +20,10 @@ _KNOWLEDGE_ALLOWED = 0.2
 # Changes of the loss that are large beside rounding and small beside its curvature, the usual one
 # first.
 _STEPS = (1e-3, 1e-4, 1e-5)
-_FAINT, _SLOPE_ALLOWED = 0.01, 0.03
-_TABLE_ALLOWED = 0.1
+_NEGLIGIBLE_GRADIENT = 0.01
+"""As a share of the largest one."""
+_SLOPE_TOLERANCE = 0.03
+_SLOPE_TOLERANCE_OF_TABLES = 0.1
 
 
 def output(patient: Patient) -> Iterator[Finding]:
@@ -78,62 +80,74 @@ def gradient_value(patient: Patient) -> Iterator[Finding]:
         sizes = [float(gradient.double().norm()) for _, gradient in learnt]
         # Along the gradient, and so far in each parameter that all of them should change the loss
         # alike: one that is wrong is then not drowned by the others. Where next to nothing is
-        # learnt, the way would be too far.
-        way = [
+        # learnt, the step would be too large.
+        directions = [
             (parameter, gradient / size**2)
             for (parameter, gradient), size in zip(learnt, sizes)
-            if size > _FAINT * max(sizes)
+            if size > _NEGLIGIBLE_GRADIENT * max(sizes)
         ]
-        if not way:
+        if not directions:
             raise NotApplicableError("no_gradient_in_double")
-        way = [(parameter, direction / len(way)) for parameter, direction in way]
-    measured = _nearest_slope(way, loss, 1.0, 1.0)
-    if not abs(measured - 1) <= _SLOPE_ALLOWED:
+        directions = [(p, direction / len(directions)) for p, direction in directions]
+    measured = _nearest_slope(directions, loss, expected_slope=1.0, gradient_norm=1.0)
+    if not abs(measured - 1) <= _SLOPE_TOLERANCE:
         yield Finding("gradient_value.differs", "warning", {"measured": measured})
         return
     for name, parameter in model.named_parameters():
         # A table may be used twice, and its gradient flow back through one use only.
         if parameter.dim() == 2 and len(parameter) == patient.vocab_size:
             measured = _slope_of(parameter, loss)
-            if not abs(measured - 1) <= _TABLE_ALLOWED:
+            if not abs(measured - 1) <= _SLOPE_TOLERANCE_OF_TABLES:
                 yield Finding("gradient_value.differs", "warning", {"measured": measured}, name)
                 return
 
 
 def _nearest_slope(
-    way: Sequence[tuple[Tensor, Tensor]], loss: Callable[[], Tensor], said: float, unit: float
+    directions: Sequence[tuple[Tensor, Tensor]],
+    loss: Callable[[], Tensor],
+    *,
+    expected_slope: float,
+    gradient_norm: float,
 ) -> float:
-    """How the loss changes along a way, where 1 is what the gradient said, in these units. Steps of
-    several sizes are taken until one agrees: a large one meets a bend of the loss, a small one
+    """The measured slope of the loss in these directions of the parameters: 1 if it is the expected
+    one, and more or less by its distance from that in units of the gradient's norm. Steps of
+    several sizes are tried until one agrees: a large one meets a bend of the loss, a small one
     drowns in the rounding of code that computes in single precision always."""
     measured: list[float] = []
     for step in _STEPS:
-        slope = _slope(way, loss, step / max(unit, 1.0))
-        measured.append(1.0 + (slope - said) / max(unit, 1e-12))
-        if abs(measured[-1] - 1) <= _SLOPE_ALLOWED:
+        slope = _slope(directions, loss, step / max(gradient_norm, 1.0))
+        measured.append(1.0 + (slope - expected_slope) / max(gradient_norm, 1e-12))
+        if abs(measured[-1] - 1) <= _SLOPE_TOLERANCE:
             break
     return min(measured, key=lambda value: abs(value - 1))
 
 
-def _slope(way: Sequence[tuple[Tensor, Tensor]], loss: Callable[[], Tensor], step: float) -> float:
-    """Measures the slope by a step to either side of the parameters, which are put back."""
+def _slope(
+    directions: Sequence[tuple[Tensor, Tensor]], loss: Callable[[], Tensor], step: float
+) -> float:
+    """The slope between a step to either side of where the parameters are; they are put back."""
     losses: list[float] = []
     with torch.no_grad():
-        kept = [parameter.clone() for parameter, _ in way]
+        kept = [parameter.clone() for parameter, _ in directions]
         for sign in (1, -1):
-            for (parameter, direction), before in zip(way, kept):
+            for (parameter, direction), before in zip(directions, kept):
                 parameter.copy_(before + sign * step * direction)
             losses.append(float(loss()))
-        for (parameter, _), before in zip(way, kept):
+        for (parameter, _), before in zip(directions, kept):
             parameter.copy_(before)
     return (losses[0] - losses[1]) / (2 * step)
 
 
 def _slope_of(parameter: Tensor, loss: Callable[[], Tensor]) -> float:
-    """How the loss changes along a random way in one parameter, in units of its gradient's size."""
+    """The measured slope of the loss in a random direction of one parameter, as in
+    `_nearest_slope`."""
     if parameter.grad is None:
         return 1.0
     direction = torch.randn(parameter.shape, dtype=parameter.dtype, device=parameter.device)
     gradient = parameter.grad.to_dense()
-    said = float((gradient * direction).sum())
-    return _nearest_slope([(parameter, direction)], loss, said, float(gradient.norm()))
+    return _nearest_slope(
+        [(parameter, direction)],
+        loss,
+        expected_slope=float((gradient * direction).sum()),
+        gradient_norm=float(gradient.norm()),
+    )

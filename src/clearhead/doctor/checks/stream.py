@@ -152,8 +152,8 @@ def _is_normalised(stream: Tensor) -> bool:
 
 def _final_norm(patient: Patient, tower: Tower, visits: list[Visit]) -> Iterator[Finding]:
     """After layers that normalise their input but not their output, the stream has grown, so a
-    final norm must follow. A norm ignores scale, so scaling the last layer's output must not change
-    the logits."""
+    final norm must follow. A norm ignores scale, so scaling the last layer's output must not
+    change the logits."""
     calls = [visit for visit in visits if visit.path == tower.layers[-1]]
     last = calls[-1]
     inside = [v for v in visits if v.path.startswith(f"{last.path}.") and _weighs(v.module)]
@@ -199,7 +199,7 @@ def _skips(patient: Patient, tower: Tower) -> Iterator[Finding]:
             tokens = tokens.clone()
             tokens[:, position - 1] = patient.other_tokens(tokens[:, position - 1])
             others = replace(others, **{role: tokens})
-    downs = _last_matrices(patient, tower)
+    downs = _matrices_that_write(patient, tower)
     if len(downs) < len(tower.layers):
         return
 
@@ -224,38 +224,39 @@ def _skips(patient: Patient, tower: Tower) -> Iterator[Finding]:
         yield Finding("residual.skips", "error", place=tower.layers[0])
 
 
-def _last_matrices(patient: Patient, tower: Tower) -> set[str]:
-    """The last matrix of each layer that narrows: the one of its feed-forward network. A layer has
-    none if all its matrices are in one part of it (Mamba), or if only one of them writes into the
-    stream (a gated attention)."""
+def _matrices_that_write(patient: Patient, tower: Tower) -> set[str]:
+    """The last matrix of each layer's feed-forward network, by its path. A layer has none if all
+    its matrices are in one part of it (Mamba), or if only one of them writes into the stream (a
+    gated attention)."""
     model = patient.specimen
     with torch.no_grad():
         visits = watch(model, lambda: patient.logits(model, patient.draw(2)))
-    names: set[str] = set()
-    for layer in tower.layers:
-        inside = [v for v in visits if v.path.startswith(f"{layer}.")]
-        matrices = [v for v in inside if isinstance(v.module, nn.Linear)]
-        if matrices:
-            last = matrices[-1].module
-            assert isinstance(last, nn.Linear)
-            part = matrices[-1].path.rpartition(".")[0]
-            weights = list(model.get_submodule(layer).named_parameters(prefix=layer))
-            apart = any(p.dim() > 1 and not name.startswith(f"{part}.") for name, p in weights)
-            # A router narrows too, and does not write into the stream.
-            width = stream_into(next(v for v in visits if v.path == layer)).shape[-1]
-            writes = last.in_features > last.out_features == width
-            if part == layer:
-                deeper = any(
-                    p.dim() > 1 and _depth(name) > _depth(layer) + 2 for name, p in weights
-                )
-                apart = deeper or sum(v.returned[0].shape[-1] == width for v in matrices) > 1
-            if writes and apart:
-                names.add(matrices[-1].path)
-    return names
+    chosen = (_last_writing_matrix(model, layer, visits) for layer in tower.layers)
+    return {path for path in chosen if path is not None}
 
 
-def _depth(path: str) -> int:
-    return path.count(".")
+def _last_writing_matrix(model: nn.Module, layer: str, visits: list[Visit]) -> str | None:
+    inside = [visit for visit in visits if visit.path.startswith(f"{layer}.")]
+    matrices = [visit for visit in inside if isinstance(visit.module, nn.Linear)]
+    if not matrices:
+        return None
+    last = matrices[-1].module
+    assert isinstance(last, nn.Linear)
+    width = stream_into(next(visit for visit in visits if visit.path == layer)).shape[-1]
+    # A router narrows too, and does not write into the stream.
+    if not last.in_features > last.out_features == width:
+        return None
+    parameters = model.get_submodule(layer).named_parameters(prefix=layer)
+    weights = [name for name, parameter in parameters if parameter.dim() > 1]
+    part = matrices[-1].path.rpartition(".")[0]
+    if part == layer:
+        n_writing = sum(visit.returned[0].shape[-1] == width for visit in matrices)
+        is_one_of_several = n_writing > 1 or any(
+            name.count(".") > layer.count(".") + 2 for name in weights
+        )
+    else:
+        is_one_of_several = any(not name.startswith(f"{part}.") for name in weights)
+    return matrices[-1].path if is_one_of_several else None
 
 
 def _weighs(module: nn.Module) -> bool:

@@ -34,7 +34,7 @@ class SlidingWindow:
 
 def window(patient: Patient) -> Iterator[Finding]:
     """The last token of a sequence that is longer than the window."""
-    setting = _window(patient)
+    setting = _sliding_window_of(patient)
     numbers: dict[str, object] = {"name": setting.name, "window": setting.size}
     if setting.size in setting.seen.values():
         return
@@ -51,10 +51,10 @@ def window(patient: Patient) -> Iterator[Finding]:
             return
 
 
-def _window(patient: Patient) -> SlidingWindow:
+def _sliding_window_of(patient: Patient) -> SlidingWindow:
     if patient.kind != "decoder":
         raise NotApplicableError("no_window")
-    name, size, holder = _named(patient.model)
+    name, size, holder = _find_setting(patient.model)
     length = size + 3
     if size > _WIDEST or length > (patient.max_length or length):
         raise NotApplicableError("long_window")
@@ -66,18 +66,22 @@ def _window(patient: Patient) -> SlidingWindow:
         raise NotApplicableError("long_window") from None
     if not attentions:
         raise NotApplicableError("no_attention_seen")
-    runs = {a.place: _run(a.weights, length) for a in attentions if a.axis == -1}
+    runs = {
+        attention.place: _longest_run_of_open_keys(attention.weights, length)
+        for attention in attentions
+        if attention.axis == -1
+    }
     seen = {place: run for place, run in runs.items() if run < length}
-    return SlidingWindow(name, size, _is_off(holder, size), seen)
+    return SlidingWindow(name, size, _is_switched_off(holder, size), seen)
 
 
-def _named(model: nn.Module) -> tuple[str, int, Any]:
+def _find_setting(model: nn.Module) -> tuple[str, int, Any]:
     """The name and size of the window, and what holds it: the model, its settings, or a part."""
     modules = list(model.modules())
     holders = [value for value in vars(model).values() if _holds_settings(value)]
     for name in _NAMES:
         for holder in (*holders, *modules):
-            value = _get(holder, name)
+            value = _setting_of(holder, name)
             if isinstance(value, int) and not isinstance(value, bool) and value > 1:
                 return name, value, holder
     raise NotApplicableError("no_window")
@@ -87,13 +91,13 @@ def _holds_settings(value: Any) -> bool:
     return isinstance(value, dict) or (hasattr(value, "__dict__") and not callable(value))
 
 
-def _get(holder: Any, name: str) -> Any:
+def _setting_of(holder: Any, name: str) -> Any:
     if isinstance(holder, dict):
         return holder.get(name)
     return vars(holder).get(name, getattr(type(holder), name, None))
 
 
-def _is_off(holder: Any, size: int) -> bool:
+def _is_switched_off(holder: Any, size: int) -> bool:
     """Flags such as use_sliding_window=False, or a list that gives each layer its kind."""
     settings = holder if isinstance(holder, dict) else vars(holder)
     flags = [value for name, value in settings.items() if "window" in str(name)]
@@ -101,7 +105,7 @@ def _is_off(holder: Any, size: int) -> bool:
     return named or any("layer_type" in str(name) for name in settings)
 
 
-def _run(weights: Tensor, length: int) -> int:
+def _longest_run_of_open_keys(weights: Tensor, length: int) -> int:
     """How many keys in a row, from its own backwards, the last query looks at in some row and
     head."""
     open_ = (weights[..., -1, :length] > 0).flatten(0, -2).any(dim=0).flip(0)
