@@ -19,10 +19,11 @@ class Cut:
     """replace: a result is another. bypass: the reference has no such operation. insert: the port
     lacks an operation. operand: an operation reads another tensor. order: the elements are right,
     in another order."""
-    place: int
-    """The operation of the port: whose result is replaced, or which reads another tensor."""
+    index: int
+    """The number of the port's operation whose result is replaced, or which reads another
+    tensor."""
     reference: int
-    """The operation of the reference whose value belongs there."""
+    """The number of the operation of the reference whose value belongs there."""
     value: Tensor = field(repr=False)
     source: int = -1
     """insert, operand and order: the tensor of the port that is read."""
@@ -45,7 +46,7 @@ class Cut:
     def change(self) -> ChangedValues:
         """The same for a part of a run."""
         if self.kind in ("replace", "bypass"):
-            return ChangedValues(replace=dict.fromkeys((self.place, *self.also), self.value))
+            return ChangedValues(replace=dict.fromkeys((self.index, *self.also), self.value))
         return ChangedValues(swaps=(Swap(self.source, self.value, self.calls),))
 
     @property
@@ -53,4 +54,4 @@ class Cut:
         """What restores more is better; then what comes earlier; then what is more exact: without
         any epsilon, the result is near the reference's as well. Sums in another order do not
         count."""
-        return self.score, -self.place, -max(self.apart, 1e-9)
+        return self.score, -self.index, -max(self.apart, 1e-9)

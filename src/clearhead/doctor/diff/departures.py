@@ -220,24 +220,24 @@ def _next(
         # Equal up to the order of its elements, or an earlier tensor of the reference.
         matching.forget_outputs()
     substitution = Substitution(reference, port, matching)
-    known = {(c.kind, c.place, c.source, c.calls) for c in cuts}
-    found: tuple[list[Cut], list[Departure]] | None = None
+    known = {(c.kind, c.index, c.source, c.calls) for c in cuts}
+    best: tuple[list[Cut], list[Departure]] | None = None
     for cut in best_cuts(substitution, cuts):
         narrow = narrowed(substitution, cut)
         single = None
         if len(narrow) > 1 and cut.kind == "replace":
             single = find_single_cause(Evidence(substitution, cut))
             narrow = [cut] if single is not None else narrow
-        fresh = [c for c in narrow if (c.kind, c.place, c.source, c.calls) not in known]
+        fresh = [c for c in narrow if (c.kind, c.index, c.source, c.calls) not in known]
         observed = [_observed(substitution, c, single) for c in fresh]
         is_explained = all(d.cause for d in observed)
-        if fresh and (found is None or is_explained):
-            found = fresh, observed
-        if found is not None and is_explained:
+        if fresh and (best is None or is_explained):
+            best = fresh, observed
+        if best is not None and is_explained:
             break
-    if found is not None:
-        cuts += found[0]
-    return found
+    if best is not None:
+        cuts += best[0]
+    return best
 
 
 def _again(port: Program, before: Recording) -> Recording:

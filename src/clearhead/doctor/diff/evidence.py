@@ -37,9 +37,9 @@ class Evidence:
 
     def __init__(self, substitution: Substitution, cut: Cut) -> None:
         self.s, self.cut = substitution, cut
-        self.mine: Operation = substitution.operations[cut.place]
+        self.mine: Operation = substitution.operations[cut.index]
         self.theirs: Operation = substitution.theirs[cut.reference]
-        self.at = cut.place if cut.kind in ("replace", "bypass") else cut.source
+        self.at = cut.index if cut.kind in ("replace", "bypass") else cut.source
         """The tensor of the port in whose place the reference's value goes."""
         self.wanted = cut.value.to(torch.float64)
 
@@ -56,7 +56,7 @@ class Evidence:
     @cached_property
     def region(self) -> list[Operation]:
         """Operations of the port between common tensors and here, in their order."""
-        return self._between(self.s.operations, self.cut.place, self.s.matching.knows)
+        return self._between(self.s.operations, self.cut.index, self.s.matching.knows)
 
     @cached_property
     def their_region(self) -> list[Operation]:
@@ -107,15 +107,15 @@ class Evidence:
         """Whether the port's own operations give the reference's value after a change of one."""
         replay = self.s.replay if self.mine.from_tokens else self.table_replay
         try:
-            made = replay.change(change, stop_after=self.cut.place)
+            made = replay.change(change, stop_after=self.cut.index)
         except (CannotReplayError, *CALL_ERRORS):
             return False
-        return self.cut.place in made and self.is_wanted(made[self.cut.place].to(torch.float64))
+        return self.cut.index in made and self.is_wanted(made[self.cut.index].to(torch.float64))
 
     @cached_property
     def table_replay(self) -> Replay:
         """How the port makes a table, from its beginning."""
-        end = self.at if not self.s.operations[self.at].from_tokens else self.cut.place
+        end = self.at if not self.s.operations[self.at].from_tokens else self.cut.index
         return Replay(self.s.port, self.s.matching.port, self.makers(end), end)
 
     def makers(self, index: int) -> list[int]:

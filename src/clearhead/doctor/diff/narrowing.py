@@ -36,8 +36,8 @@ def narrowed(substitution: Substitution, cut: Cut, depth: int = _DEPTH) -> list[
             return [c for term in terms for c in _behind(substitution, *term, depth)]
         inputs = _what_it_reads(substitution, cut)
         if inputs is not None and _is_alike(substitution, cut, inputs):
-            found = [c for pair in inputs for c in _behind(substitution, cut, *pair, depth)]
-            return list({(c.place, c.source, c.calls): c for c in found}.values()) or [cut]
+            behind = [c for pair in inputs for c in _behind(substitution, cut, *pair, depth)]
+            return list({(c.index, c.source, c.calls): c for c in behind}.values()) or [cut]
     if cut.kind == "insert" and _is_read_only_by(substitution, cut.calls, cut.source):
         behind = _other_operands(substitution, cut, cut.source, cut.reference, depth)
         return behind if _are_weights(substitution, behind) else [cut]
@@ -48,18 +48,17 @@ def _other_operands(s: Substitution, cut: Cut, source: int, theirs: int, depth: 
     """The operands that make a tensor another one: a product of swapped factors is turned round,
     and each factor is another tensor; what is right elsewhere may be made here with the wrong
     weights."""
-    place = s.root(source)
-    operation = s.operations[place]
-    if not operation.from_tokens or operation.dtype.is_complex or not depth:
+    maker = s.operations[s.root(source)]
+    if not maker.from_tokens or maker.dtype.is_complex or not depth:
         return []
-    if _only_views(s, source, place):
-        fitting = [cut.value.reshape(operation.shape)]
+    if _only_views(s, source, maker):
+        fitting = [cut.value.reshape(maker.shape)]
     else:
         theirs = root(s.theirs, theirs)
-        fitting = s.layouts(place, theirs)[:1]
+        fitting = s.layouts(maker.index, theirs)[:1]
     if not fitting:
         return []
-    made = Cut("replace", place, theirs, fitting[0], score=cut.score)
+    made = Cut("replace", maker.index, theirs, fitting[0], score=cut.score)
     behind = narrowed(s, made, depth - 1)
     return behind if all(c.kind == "operand" for c in behind) else []
 
@@ -82,7 +81,7 @@ def _is_at_hand(s: Substitution, cuts: list[Cut]) -> bool:
 def _what_it_reads(s: Substitution, cut: Cut) -> list[tuple[int, int, Tensor]] | None:
     """Inputs of the port's operation that are not the reference's, if with the reference's inputs
     the two results are equal: of the port, of the reference, and the value for the port."""
-    mine, theirs = s.operations[cut.place], _behind_parts(s, cut.reference)
+    mine, theirs = s.operations[cut.index], _behind_parts(s, cut.reference)
     for pairs in _pairings(s, mine, theirs):
         own = {i: s.replay.value(i) for i, _ in pairs}
         other = s.their_values({j for _, j in pairs})
@@ -106,11 +105,11 @@ def _what_it_reads(s: Substitution, cut: Cut) -> list[tuple[int, int, Tensor]] |
 def _behind_parts(s: Substitution, index: int) -> Operation:
     """The operation that made a tensor of the reference. Part by part it is the same operation on
     parts of what it reads."""
-    found = s.theirs[root(s.theirs, index)]
-    if found.nth is None:
-        return found
-    whole = s.matching.whole(found)
-    return replace(whole, inputs=tuple(s.matching.part(i, found.nth) for i in whole.inputs))
+    maker = s.theirs[root(s.theirs, index)]
+    if maker.nth is None:
+        return maker
+    whole = s.matching.whole(maker)
+    return replace(whole, inputs=tuple(s.matching.part(i, maker.nth) for i in whole.inputs))
 
 
 def _pairings(
@@ -138,7 +137,7 @@ def _pairings(
 def _wrong_terms(s: Substitution, cut: Cut) -> list[tuple[Cut, int, int, Tensor]]:
     """Sums have no order: of the terms of both, those without an equal, if with the reference's the
     sums are equal. For each, the sum that reads it, both terms, and the value for the port."""
-    ours = _terms(s.operations, s.matching.knows, cut.place)
+    ours = _terms(s.operations, s.matching.knows, cut.index)
     theirs = _terms(s.theirs, s.matching.is_used, root(s.theirs, cut.reference))
     if len(ours) < 3 or len(ours) != len(theirs):
         return []
@@ -150,17 +149,17 @@ def _wrong_terms(s: Substitution, cut: Cut) -> list[tuple[Cut, int, int, Tensor]
             others.remove(equal)
     if not left or len(left) == len(ours):
         return []
-    found: list[tuple[Cut, int, int, Tensor]] = []
+    candidates: list[tuple[Cut, int, int, Tensor]] = []
     for reader, i in left:
         fitting = [j for j in others if len(left) == 1 or _have_common_weights(s, i, j)]
         if len(fitting) != 1:
             return []
         others.remove(fitting[0])
         for layout in s.layouts(i, fitting[0]):
-            found.append((replace(cut, place=reader), i, fitting[0], layout))
-    terms = [[term for term in found if term[1] == i] for _, i in left]
+            candidates.append((replace(cut, index=reader), i, fitting[0], layout))
+    terms = [[term for term in candidates if term[1] == i] for _, i in left]
     for chosen in islice(product(*terms), _COMBINATIONS):
-        calls = {i: frozenset({s.operations[c.place].call}) for c, i, _, _ in chosen}
+        calls = {i: frozenset({s.operations[c.index].call}) for c, i, _, _ in chosen}
         if _gives(s, cut, tuple(Swap(i, value, calls[i]) for _, i, _, value in chosen)):
             return list(chosen)
     return []
@@ -176,9 +175,9 @@ def _last_weights(operations: list[Operation], index: int) -> list[Fingerprint]:
     todo = [root(operations, index)]
     for _ in range(_DEPTH):
         read = [operations[root(operations, i)] for made in todo for i in operations[made].inputs]
-        found = [o.fingerprint for o in read if o.name == "parameter"]
-        if found:
-            return [weights for weights in found if weights is not None]
+        weights = [o.fingerprint for o in read if o.name == "parameter"]
+        if weights:
+            return [numbers for numbers in weights if numbers is not None]
         todo = [o.index for o in read if o.from_tokens]
     return []
 
@@ -193,16 +192,16 @@ def _terms(
     operations: list[Operation], is_known: Callable[[int], bool], index: int
 ) -> list[tuple[int, int]]:
     """What a chain of unknown sums adds up, each with the sum that reads it."""
-    found: list[tuple[int, int]] = []
+    terms: list[tuple[int, int]] = []
     for i in operations[index].inputs if operations[index].name in ("add", "add_") else ():
         inner = root(operations, i)
         if operations[inner].name in ("add", "add_") and not is_known(inner):
             behind = _terms(operations, is_known, inner)
             if len(behind) > 1 and all(operations[t].from_tokens for _, t in behind):
-                found += behind
+                terms += behind
                 continue
-        found.append((index, i))
-    return found
+        terms.append((index, i))
+    return terms
 
 
 def _is_alike(s: Substitution, cut: Cut, inputs: list[tuple[int, int, Tensor]]) -> bool:
@@ -211,7 +210,7 @@ def _is_alike(s: Substitution, cut: Cut, inputs: list[tuple[int, int, Tensor]]) 
     sum is a term of the reference's as well, the sums are in another order."""
     if len(inputs) == 1:
         return True
-    if s.operations[cut.place].name in ("add", "add_"):
+    if s.operations[cut.index].name in ("add", "add_"):
         terms = [(i, j) for i, j, _ in inputs if s.operations[i].from_tokens]
         return not any(s.matching.knows(i) and s.matching.is_used(j) for i, j in terms)
     return not any(not s.matching.knows(i) and s.matching.is_used(j) for i, j, _ in inputs)
@@ -231,10 +230,10 @@ def _in_own_order(
     if other[b].shape[-1] != other[d].shape[-2]:
         return {}
     orders = (column_order(own[a], other[b]), column_order(own[c].mT, other[d].mT))
-    found = [order for order in orders if order is not None]
-    if not found or any(torch.equal(order, order.sort().values) for order in found):
+    known = [order for order in orders if order is not None]
+    if not known or any(torch.equal(order, order.sort().values) for order in known):
         return {}
-    return {b: other[b][..., found[0]], d: other[d][..., found[0], :]}
+    return {b: other[b][..., known[0]], d: other[d][..., known[0], :]}
 
 
 def _choices(s: Substitution, i: int, j: int, other: Tensor, tolerance: float) -> list[Tensor]:
@@ -251,13 +250,13 @@ def _choices(s: Substitution, i: int, j: int, other: Tensor, tolerance: float) -
 def _computes_the_same(
     s: Substitution, cut: Cut, sources: list[int], values: tuple[Tensor, ...]
 ) -> bool:
-    calls = frozenset({s.operations[cut.place].call})
+    calls = frozenset({s.operations[cut.index].call})
     return _gives(s, cut, tuple(Swap(i, value, calls) for i, value in zip(sources, values)))
 
 
 def _gives(s: Substitution, cut: Cut, swaps: tuple[Swap, ...]) -> bool:
     """Whether the port's operation gives the reference's result with other inputs."""
-    mine, theirs = s.operations[cut.place], s.theirs[cut.reference]
+    mine, theirs = s.operations[cut.index], s.theirs[cut.reference]
     replay = s.replay
     if mine.call not in replay.calls:  # before the first departure, where all seemed right
         replay = Replay(s.port, s.matching.port, [swap.source for swap in swaps], mine.index)
@@ -276,40 +275,39 @@ def _behind(
     s: Substitution, cut: Cut, source: int, index: int, value: Tensor, depth: int
 ) -> list[Cut]:
     """What is to blame for one input that is not the reference's."""
-    mine, theirs = s.operations[cut.place], root(s.theirs, index)
-    place = s.root(source)
-    operation = s.operations[place]
+    mine, theirs = s.operations[cut.index], root(s.theirs, index)
+    maker = s.operations[s.root(source)]
     calls = frozenset({mine.call})
-    if s.matching.knows(place):
-        ours, others = operation.fingerprint, s.theirs[theirs].fingerprint
-        near = _tolerance(operation, s.theirs[theirs])
+    if s.matching.knows(maker.index):
+        ours, others = maker.fingerprint, s.theirs[theirs].fingerprint
+        near = _tolerance(maker, s.theirs[theirs])
         same = ours is not None and others is not None and distance(ours, others) < near
-        if same or _is_read_only_by(s, calls, place):
+        if same or _is_read_only_by(s, calls, maker.index):
             behind = _other_operands(s, replace(cut, value=value), source, theirs, depth)
             # Whose order is right, only views show.
             if (
                 _are_weights(s, behind)
                 or _is_at_hand(s, behind)
-                or (same and behind and _only_views(s, source, place))
+                or (same and behind and _only_views(s, source, maker))
             ):
                 return behind
         if same:
             return [_out_of_order(s, cut, source, index, value)]
         return [Cut("operand", mine.index, index, value, source, calls, cut.score)]
-    if operation.is_leaf:
-        readers = frozenset(o.call for o in s.operations if place in o.inputs)
-        fitting = list(layouts(s.their_values({theirs})[theirs], operation.shape))
+    if maker.is_leaf:
+        readers = frozenset(o.call for o in s.operations if maker.index in o.inputs)
+        fitting = list(layouts(s.their_values({theirs})[theirs], maker.shape))
         if not fitting:
             return [Cut("operand", mine.index, index, value, source, calls, cut.score)]
-        return [Cut("operand", place, theirs, fitting[0], place, readers, cut.score)]
+        return [Cut("operand", maker.index, theirs, fitting[0], maker.index, readers, cut.score)]
     best: Cut | None = None
-    others = s.layouts(place, theirs)[:4]
-    if _only_views(s, source, place):
-        others = [value.reshape(operation.shape)]
-    right = [layout for layout in others if _leads_to(s, place, layout, source, value)]
+    others = s.layouts(maker.index, theirs)[:4]
+    if _only_views(s, source, maker):
+        others = [value.reshape(maker.shape)]
+    right = [layout for layout in others if _leads_to(s, maker.index, layout, source, value)]
     others = right[:1] or others
     for layout in others:
-        tried = s.scored(s.at(operation, theirs, layout))
+        tried = s.scored(s.at(maker, theirs, layout))
         if best is None or tried.score > best.score:
             best = tried
     # A value in another layout than the port's would be a mistake of its own.
@@ -318,12 +316,12 @@ def _behind(
     return narrowed(s, best, depth - 1)
 
 
-def _leads_to(s: Substitution, place: int, layout: Tensor, source: int, value: Tensor) -> bool:
+def _leads_to(s: Substitution, base: int, layout: Tensor, source: int, value: Tensor) -> bool:
     """Whether with this layout of one tensor another, which is only reordered from it, is right."""
-    if source == place:
+    if source == base:
         return False
     try:
-        made = s.replay.change(ChangedValues(replace={place: layout}), stop_after=source)
+        made = s.replay.change(ChangedValues(replace={base: layout}), stop_after=source)
     except (CannotReplayError, *CALL_ERRORS):
         return False
     if source not in made or made[source].numel() != value.numel():
@@ -344,14 +342,14 @@ def _is_read_only_by(s: Substitution, calls: frozenset[int], index: int) -> bool
     return True
 
 
-def _only_views(s: Substitution, source: int, place: int) -> bool:
+def _only_views(s: Substitution, source: int, base: Operation) -> bool:
     """Whether a tensor has the elements of another in the same order, in another shape."""
-    while source != place:
+    while source != base.index:
         operation = s.operations[source]
         if not operation.is_view:
             return False
         source = operation.inputs[0]
-    return not s.operations[place].dtype.is_complex
+    return not base.dtype.is_complex
 
 
 def _out_of_order(s: Substitution, cut: Cut, source: int, index: int, value: Tensor) -> Cut:
@@ -371,5 +369,5 @@ def _out_of_order(s: Substitution, cut: Cut, source: int, index: int, value: Ten
         if any(layout is not None for layout in same):
             culprit = here
             break
-    calls = frozenset({s.operations[cut.place].call})
+    calls = frozenset({s.operations[cut.index].call})
     return Cut("order", culprit, index, value, source, calls, cut.score)

@@ -241,10 +241,10 @@ def _first_reading(evidence: Evidence, source: Operation) -> SourceLine | None:
     return None if line == source.line else line
 
 
-def region_lines(operations: list[Operation], place: Operation) -> tuple[SourceLine, ...]:
+def region_lines(operations: list[Operation], result: Operation) -> tuple[SourceLine, ...]:
     """The lines between common tensors and here, each once, in the order in which they ran."""
-    lines = [o.line for o in operations if o.from_tokens == place.from_tokens and o.line]
-    return tuple(dict.fromkeys([*lines, *([place.line] if place.line else [])]))
+    lines = [o.line for o in operations if o.from_tokens == result.from_tokens and o.line]
+    return tuple(dict.fromkeys([*lines, *([result.line] if result.line else [])]))
 
 
 def _same_line(operations: list[Operation]) -> SourceLine | None:

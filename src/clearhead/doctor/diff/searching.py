@@ -63,20 +63,20 @@ def _best_of(s: Substitution, trials: Iterable[Cut]) -> list[Cut]:
         if cut.kind in ("insert", "bypass"):
             additions.append(cut)
         is_firm = cut.is_firm and cut.kind == "replace"
-        if is_firm and (cut.place not in firm or cut.score > firm[cut.place].score):
-            firm[cut.place] = cut
+        if is_firm and (cut.index not in firm or cut.score > firm[cut.index].score):
+            firm[cut.index] = cut
     # What lies behind the first departure is judged once the reference's value is there.
-    if best is not None and firm and min(firm) < best.place:
+    if best is not None and firm and min(firm) < best.index:
         best = firm[min(firm)]
     if best is None:
         return []
     ties = [c for c in additions if c.score >= best.score and c is not best]
-    return [best, *(c for c in ties if c.place <= best.place)][:_TIES]
+    return [best, *(c for c in ties if c.index <= best.index)][:_TIES]
 
 
 def _pattern(s: Substitution, cut: Cut) -> tuple[object, ...]:
     """The lines of both programs at which a cut is."""
-    mine, theirs = s.operations[cut.place], s.theirs[cut.reference]
+    mine, theirs = s.operations[cut.index], s.theirs[cut.reference]
     return (cut.kind, mine.name, mine.line, mine.shape, theirs.name, theirs.line)
 
 

@@ -30,7 +30,8 @@ def where_built(line: SourceLine) -> SourceLine | None:
     tree = _tree(line.file)
     if tree is None:
         return None
-    called = {node.func.attr for node in _on(tree, line, ast.Call) if _is_attribute(node.func)}
+    functions = [call.func for call in _on(tree, line, ast.Call)]
+    called = {function.attr for function in functions if isinstance(function, ast.Attribute)}
     return _assigned(tree, line.file, called, "Norm")
 
 
@@ -105,7 +106,8 @@ def where_passed_on(source: Operation, readers: list[Operation]) -> SourceLine |
     for node in ast.walk(tree):
         if not isinstance(node, ast.Assign) or not isinstance(node.value, ast.Name):
             continue
-        if made.line < node.lineno < read.line and names & _targets(node):
+        targets = {target.id for target in node.targets if isinstance(target, ast.Name)}
+        if made.line < node.lineno < read.line and names & targets:
             return _at(tree, made.file, node.lineno)
     if not at or _in_a_loop(tree, made):
         return None
@@ -132,17 +134,9 @@ def where_returned(line: SourceLine | None) -> SourceLine | None:
     return None
 
 
-def _targets(node: ast.Assign) -> set[str]:
-    return {target.id for target in node.targets if isinstance(target, ast.Name)}
-
-
 def _holds(model: nn.Module, name: str, number: float) -> bool:
     values = [vars(module).get(name) for module in model.modules()]
     return any(isinstance(v, float) and abs(v / number - 1) < _SAME for v in values)
-
-
-def _is_attribute(node: ast.expr) -> bool:
-    return isinstance(node, ast.Attribute)
 
 
 def _on(tree: ast.Module, line: SourceLine, kind: Any) -> Iterator[Any]:

@@ -82,10 +82,11 @@ def two_sides(
 ) -> tuple[Program, Program, Inputs]:
     """Both programs on the same inputs: given ones, or tokens that are drawn."""
     if inputs is not None and not isinstance(inputs, CallInputs):
-        sides = [
-            _called_directly(role, model, inputs, seed) for role, model in _both(reference, port)
-        ]
-        return sides[0], sides[1], inputs
+        return (
+            _called_directly("reference", reference, inputs, seed),
+            _called_directly("port", port, inputs, seed),
+            inputs,
+        )
 
     def patient_of(
         model: nn.Module, kind: ModelKind | None, calls: Calls | None, size: int | None = vocab_size
@@ -122,10 +123,6 @@ def two_sides(
     if inputs is None:
         inputs = _drawn(one, other)
     return _as_patient("reference", one, inputs), _as_patient("port", other, inputs), inputs
-
-
-def _both(reference: nn.Module, port: nn.Module) -> tuple[tuple[Role, nn.Module], ...]:
-    return (("reference", reference), ("port", port))
 
 
 def _drawn(one: Patient, other: Patient) -> CallInputs:

@@ -137,8 +137,8 @@ class Substitution:
         """With how many more results have an equal with the reference's value in place, less those
         that no longer have one."""
         # Most trials fail at once: what reads the value next has no equal either.
-        soon = self._end(max(cut.place, self.port_side.frontier[0]), _SOON)
-        substituted = (cut.place, *cut.also)
+        soon = self._end(max(cut.index, self.port_side.frontier[0]), _SOON)
+        substituted = (cut.index, *cut.also)
         if self._gain(cut.change, substituted, soon).score <= 0:
             return cut
         return replace(cut, **self._gain(cut.change, substituted, self.end)._asdict())
@@ -213,7 +213,7 @@ class Substitution:
         if equal is None or cut.kind != "replace":
             return None
         source = self.root(equal.index)
-        if source not in self.sources_of(cut.place):
+        if source not in self.sources_of(cut.index):
             return None
         return replace(cut, kind="bypass", source=source)
 

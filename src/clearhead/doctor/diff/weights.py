@@ -179,12 +179,11 @@ def _usual(
 def _wrong_layout(matches: list[WeightMatch], theirs: dict[str, Tensor]) -> list[WeightFinding]:
     """A square matrix that is stored the other way round than the others, and rows in another
     order."""
-    squares = {m.reference for m in matches if _is_square(theirs[m.reference])}
+    matrices = {m.reference for m in matches if theirs[m.reference].dim() == 2}
+    squares = {name for name in matrices if theirs[name].shape[0] == theirs[name].shape[1]}
     # A matrix that is not square fits its place in one way only: these show what is usual.
     hows = Counter(
-        m.how
-        for m in matches
-        if m.reference not in squares and _numbers(m.reference) and theirs[m.reference].dim() == 2
+        m.how for m in matches if m.reference in matrices - squares and _numbers(m.reference)
     )
     usual = "transposed" if hows["transposed"] > hows["equal"] else "equal"
     found: list[WeightFinding] = []
@@ -200,10 +199,6 @@ def _wrong_layout(matches: list[WeightMatch], theirs: dict[str, Tensor]) -> list
                 )
             )
     return found
-
-
-def _is_square(tensor: Tensor) -> bool:
-    return tensor.dim() == 2 and tensor.shape[0] == tensor.shape[1]
 
 
 def _other_layer(matches: list[WeightMatch], reference: nn.Module) -> list[WeightFinding]:

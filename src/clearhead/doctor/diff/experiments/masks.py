@@ -58,7 +58,7 @@ def _hides(evidence: Evidence) -> bool:
 def _where_compared(evidence: Evidence, wanted: Tensor) -> tuple[SourceLine, ...]:
     """The line that compares positions with a number, if one more or less hides what the reference
     hides."""
-    operations, end = evidence.s.operations, evidence.cut.place
+    operations, end = evidence.s.operations, evidence.cut.index
     tables = {i for o in evidence.region for i in o.inputs if not operations[i].from_tokens}
     tables = {i for i in tables if len(operations[i].shape) > 1}
     makers = sorted({i for table in tables for i in evidence.makers(table)})

@@ -106,7 +106,8 @@ def _candidates(evidence: Evidence, operation: Operation, scalar: float) -> Iter
 
 
 def _kind(evidence: Evidence, operation: Operation) -> str:
-    names = {evidence.s.operations[r].name for r in _readers(evidence, operation.index)}
+    readers = evidence.s.matching.port_readers.get(operation.index, ())
+    names = {evidence.s.operations[reader].name for reader in readers}
     if operation.name in ("add", "add_") and names & {"rsqrt", "sqrt", "div", "pow", "reciprocal"}:
         return "epsilon"
     if operation.name.startswith(("mul", "div")):
@@ -116,10 +117,6 @@ def _kind(evidence: Evidence, operation: Operation) -> str:
     if operation.name in ("var", "var_mean", "std"):
         return "variance"
     return "number"
-
-
-def _readers(evidence: Evidence, index: int) -> list[int]:
-    return evidence.s.matching.port_readers.get(index, [])
 
 
 def _ratio(evidence: Evidence) -> float | None:

@@ -49,7 +49,9 @@ def another_order(evidence: Evidence) -> Cause | None:
     if evidence.cut.kind != "order":
         return None
     if evidence.mine.name == "parameter":
-        return Cause("weight_order", {"port": evidence.mine.label, "reference": _label(evidence)})
+        theirs = evidence.s.theirs
+        label = theirs[root(theirs, evidence.cut.reference)].label
+        return Cause("weight_order", {"port": evidence.mine.label, "reference": label})
     repeated = _repeats(evidence)
     if repeated is not None:
         return Cause("order", {"how": "heads", "operation": repeated.name}, repeated.lines[:1])
@@ -76,10 +78,6 @@ def transposed_table(evidence: Evidence) -> Cause | None:
         if evidence.at in found and evidence.is_wanted(found[evidence.at].to(torch.float64)):
             return Cause("order", {"how": "elements", "operation": made.name}, made.lines[:1])
     return None
-
-
-def _label(evidence: Evidence) -> str:
-    return evidence.s.theirs[root(evidence.s.theirs, evidence.cut.reference)].label
 
 
 def _repeats(evidence: Evidence) -> Operation | None:
@@ -118,13 +116,13 @@ def rotary_layout(evidence: Evidence) -> Cause | None:
             given = value.unflatten(-1, (-1, n))[..., forth].reshape(value.shape)
             try:
                 made = evidence.s.replay.change(
-                    ChangedValues(replace={entry: given}), stop_after=evidence.cut.place
+                    ChangedValues(replace={entry: given}), stop_after=evidence.cut.index
                 )
             except (CannotReplayError, *CALL_ERRORS):
                 return None
-            if evidence.cut.place not in made:
+            if evidence.cut.index not in made:
                 continue
-            result = made[evidence.cut.place].reshape(evidence.wanted.shape)
+            result = made[evidence.cut.index].reshape(evidence.wanted.shape)
             if result.shape[-1] == 2 and result.shape[-2] * 2 == n:
                 result = result.flatten(-2)
             if result.shape[-1] % n:

@@ -4,7 +4,7 @@ import torch
 from torch import Tensor
 
 from ..evidence import Cause, Evidence
-from ..operations import Operation, root
+from ..operations import root
 
 _SAME = 1e-8
 
@@ -31,16 +31,13 @@ def other_rows(evidence: Evidence) -> Cause | None:
         tensor = tensor.t() if tensor.shape[-1] != x.shape[-1] else tensor
         made = x @ tensor.t()
         added = None if bias is None else evidence.s.reference.leaves[bias].tensor
-        if added is not None and added.shape == made.shape[-1:] and _adds(evidence.region):
+        adds = any(o.name in ("add", "add_", "addmm") for o in evidence.region)
+        if added is not None and added.shape == made.shape[-1:] and adds:
             made = made + added.to(torch.float64)
         if _are_columns(wanted, made):
             label = evidence.s.reference.leaves[weight].label
             return Cause("weight_order", {"port": held.label, "reference": label})
     return None
-
-
-def _adds(region: list[Operation]) -> bool:
-    return any(o.name in ("add", "add_", "addmm") for o in region)
 
 
 def _matrices(evidence: Evidence, n_in: int) -> list[tuple[int, int | None]]:

@@ -97,8 +97,8 @@ def _vectors(evidence: Evidence, operations: list[Operation], theirs: bool) -> t
     side = evidence.s.reference if theirs else evidence.s.port
     every = evidence.s.theirs if theirs else evidence.s.operations
     names = {every[i].label for o in operations for i in o.inputs if every[i].name == "parameter"}
-    found = [leaf.tensor.double() for leaf in side.leaves.values() if leaf.label in names]
-    return tuple(tensor for tensor in found if tensor.dim() == 1)
+    weights = [leaf.tensor.double() for leaf in side.leaves.values() if leaf.label in names]
+    return tuple(tensor for tensor in weights if tensor.dim() == 1)
 
 
 def another_function(evidence: Evidence) -> Cause | None:
@@ -133,7 +133,7 @@ def missing_operation(evidence: Evidence) -> Cause | None:
     """With the reference's further operation the two agree, as the cut has shown; what it is. What
     is missing behind the output has nothing that reads it."""
     cut, s = evidence.cut, evidence.s
-    is_last = cut.kind == "replace" and cut.place == s.root(s.matching.port.output or 0)
+    is_last = cut.kind == "replace" and cut.index == s.root(s.matching.port.output or 0)
     if cut.kind != "insert" and not is_last:
         return None
     return _between(evidence, evidence.own, evidence.wanted, "missing", evidence.their_region, True)
@@ -182,9 +182,9 @@ def _between(
     if 1 < width < whole and whole % width == 0:
         # Heads may still be beside each other where the port lacks what is done to each of them.
         of_heads = [t.unflatten(-1, (-1, width)) for t in (before, after)]
-        found = _of_rows(evidence, of_heads[0], of_heads[1], change, operations, theirs)
-        if found is not None:
-            return found
+        cause = _of_rows(evidence, of_heads[0], of_heads[1], change, operations, theirs)
+        if cause is not None:
+            return cause
     return _of_rows(evidence, before, after, change, operations, theirs)
 
 
