@@ -35,7 +35,7 @@ _MIXES = ("mm", "bmm", "convolution", "sum", "mean", "amax", "var_mean", "var", 
 
 
 @dataclass(frozen=True)
-class Side:
+class OwnResults:
     """What one of the two programs computes that the other does not."""
 
     operations: list[Operation]
@@ -55,8 +55,8 @@ class Side:
         frontier: list[int],
         joins: list[int],
         is_known: Callable[[int], bool],
-    ) -> "Side":
-        """A side, from what `Matching` knows about it."""
+    ) -> "OwnResults":
+        """Those of one program, from what `Matching` knows about it."""
         operations = recording.operations
         joins = joins[:_JOINS]
         later = (o for o in operations[frontier[0] :] if o.from_tokens)
@@ -91,10 +91,10 @@ class Substitution:
 
     def __init__(self, reference: Program, port: Program, matching: Matching) -> None:
         self.reference, self.port, self.matching = reference, port, matching
-        self.port_side = Side.of(
+        self.port_side = OwnResults.of(
             matching.port, matching.port_frontier(), matching.joins("port"), matching.knows
         )
-        self.reference_side = Side.of(
+        self.reference_side = OwnResults.of(
             matching.reference,
             matching.reference_frontier(),
             matching.joins("reference"),
