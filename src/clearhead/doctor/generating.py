@@ -100,7 +100,7 @@ def _named(
 
 @dataclass(frozen=True)
 class _Settings:
-    """By which arguments a method takes the settings of a generation."""
+    """The arguments by which a method takes the settings of a generation."""
 
     new: str
     """The argument for the number of tokens."""

@@ -17,7 +17,7 @@ _LABELS = ("labels", "lm_labels", "targets", "label", "gold")
 Loss = Callable[[nn.Module, CallInputs, Tensor], Tensor]
 _N_SPECIAL = 5
 HOW_A_TARGET_COUNTS = ("not at all", "in the divisor", "like any other")
-"""From the one that is surely ignored to the one that is not."""
+"""What an ignored target may do, from nothing to everything."""
 
 
 class LossConvention(ABC):
@@ -199,8 +199,8 @@ def _filled_token(patient: Patient, loss: Loss) -> int | None:
 
 
 def _ignored_target(patient: Patient, loss: Loss) -> tuple[int | None, bool]:
-    """Of the targets that are usually ignored, and that the loss takes, the one that counts least;
-    and whether it is ignored. None, if the loss takes none."""
+    """The target that counts least, of those that are usually ignored and that the loss takes, and
+    whether it is ignored; None if the loss takes none."""
     model, inputs = patient.plain, patient.draw(patient.rows(3))
     taken: list[int] = []
     for ignored in (-100, -1, *([] if patient.pad_id is None else [patient.pad_id]), 0):

@@ -215,9 +215,9 @@ class Meshes(NamedTuple):
     """The ranks that this rank works with, by kind of work."""
 
     data: DeviceMesh
-    """Those that work on other samples: ("shard",) or ("replicate", "shard")."""
+    """The ranks that work on other samples: ("shard",) or ("replicate", "shard")."""
     tensor: DeviceMesh | None
-    """Those that compute each matrix product together; None: it alone."""
+    """The ranks that compute each matrix product together; None: this rank alone."""
 
 
 def build_objective(

@@ -21,7 +21,7 @@ _KNOWLEDGE_ALLOWED = 0.2
 # first.
 _STEPS = (1e-3, 1e-4, 1e-5)
 _NEGLIGIBLE_GRADIENT = 0.01
-"""As a share of the largest one."""
+"""A share of the largest one."""
 _SLOPE_TOLERANCE = 0.03
 _SLOPE_TOLERANCE_OF_TABLES = 0.1
 

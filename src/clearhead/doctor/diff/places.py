@@ -221,7 +221,7 @@ def _behind_views(
 
 
 def _first_with_its_values(operations: list[Operation], maker: Operation) -> Operation:
-    """Behind additions of zeros and the like, the operation that made these numbers."""
+    """The operation that made these numbers, behind additions of zeros and the like."""
     while not maker.is_leaf:
         same = [i for i in maker.inputs if operations[i].fingerprint == maker.fingerprint]
         if maker.selects:

@@ -16,12 +16,12 @@ from .substituting import Substitution
 
 _MAX_TRIALS = 400
 _MIN_TRIALS = 40
-"""So many are made, however long they take; and so many more than the best one."""
+"""The number of trials that are made however long they take, and made after the best one."""
 _SECONDS = 8.0
 _TIES = 4
 _LAYOUTS = 3
 _BYPASSED = 8
-"""In the place of how many unknown results a known tensor is tried."""
+"""The number of unknown results that a known tensor is tried for."""
 
 # A trial's rank: how many unknown results of both programs come before its two, and these. Trials
 # with a lower rank are made first.

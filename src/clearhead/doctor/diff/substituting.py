@@ -1,4 +1,4 @@
-"""Behind a departure the reference's value is put in place of the port's, and what follows has
+"""Puts the reference's value in place of the port's behind a departure; what follows then has
 equals again. `searching` finds which value goes where."""
 
 import math
@@ -56,7 +56,7 @@ class OwnResults:
         joins: list[int],
         is_known: Callable[[int], bool],
     ) -> "OwnResults":
-        """Those of one program, from what `Matching` knows about it."""
+        """The operations of one program and their values, from what `Matching` knows about it."""
         operations = recording.operations
         joins = joins[:_JOINS]
         later = (o for o in operations[frontier[0] :] if o.from_tokens)
@@ -149,7 +149,7 @@ class Substitution:
         return self._gain(change, (), self.end).is_firm
 
     def _gain(self, change: ChangedValues, substituted: tuple[int, ...], last: int) -> _Gain:
-        """Up to operation `last`; what has been substituted does not count."""
+        """Counts up to operation `last`; what has been substituted does not count."""
         try:
             changed = self.replay.change(change, stop_after=last)
         except (CannotReplayError, *CALL_ERRORS):

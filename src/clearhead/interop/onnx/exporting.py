@@ -1,5 +1,5 @@
-"""Exports a model folder to ONNX graphs, in the layout that transformers.js reads; a parity
-certificate says that both compute the same."""
+"""Exports a model folder to ONNX graphs, in the layout that transformers.js reads; a
+parity certificate says that both compute the same."""
 
 from pathlib import Path
 
