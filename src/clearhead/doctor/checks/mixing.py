@@ -43,6 +43,8 @@ def mixing(patient: Patient) -> Iterator[Finding]:
     if patient.pooled:
         raise NotApplicableError("pooled")
     spread = _spread(patient)
+    if not spread.reached:  # it does not even reach its own: the attentions are of another kind
+        raise NotApplicableError("other_mixing")
     if not spread.elsewhere:
         return
     numbers = {"token": spread.token}
