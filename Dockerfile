@@ -13,6 +13,8 @@ COPY constraints.txt pyproject.toml README.md LICENSE ./
 COPY src src
 # Where pip finds a torch without CUDA; without it, the image is some gigabytes larger.
 ARG TORCH_INDEX=""
+# constraints.txt has the versions.
+# hadolint ignore=DL3013
 RUN pip install ${TORCH_INDEX:+--index-url "$TORCH_INDEX"} "$(grep '^torch==' constraints.txt)" \
     && pip install --constraint constraints.txt ".[serve]"
 ARG MODEL=src/clearhead/shipped/copy-task
