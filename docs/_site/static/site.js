@@ -38,7 +38,7 @@ document.addEventListener("DOMContentLoaded", () => {
   // what of its page is shown; a site that was built without the models has no panels.
   async function addPanels() {
     const panels = document.querySelectorAll("[data-live]");
-    if (!panels.length) return;
+    if (!panels.length || location.protocol === "file:") return;  // a disk gives nothing to fetch
     const root = new URL(document.documentElement.dataset.content_root, location);
     const live = new URL("../live/", root);
     const answer = await fetch(new URL("sizes.json", live));
@@ -59,7 +59,7 @@ document.addEventListener("DOMContentLoaded", () => {
       panel.append(button, " ", whole);
     }
   }
-  addPanels().catch(() => {});  // opened from the disk: nothing can be fetched
+  addPanels().catch(() => {});  // without a network there are no panels
 
   // A table that is wider than the screen becomes a list of its rows, each cell with its heading.
   function stack() {
