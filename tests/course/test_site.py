@@ -164,7 +164,7 @@ def test_formulas_are_drawn(site: Path, page: Any):
 def test_code_is_copied_as_it_is_typed(site: Path, page: Any, language: str, word: str):
     page.goto((site / language / "course" / "04-positions.html").as_uri())
     page.bring_to_front()
-    for kind, first in (("console", "export CLEARHEAD_DATA"), ("python", "from dataclasses")):
+    for kind, first in (("console", "export CLEARHEAD_DATA"), ("python", "import clearhead")):
         button = page.locator(f".highlight-{kind} button.copy").first
         assert button.inner_text() == word
         button.click()
