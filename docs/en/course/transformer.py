@@ -109,11 +109,11 @@ def loss_of(model: Transformer, source: Tensor, target: Tensor) -> Tensor:
 
 
 def train(pairs, steps: int, lr: float = 0.002) -> Transformer:
-    """`pairs(n)` makes n pairs of texts. The learning rate rises for 100 steps, then falls."""
+    """`pairs(n)` makes n pairs of texts. The learning rate rises for 100 of the steps, then falls."""
     model = Transformer()
     optimizer = torch.optim.Adam(model.parameters(), lr, betas=(0.9, 0.98))  # (5.3)
     for step in range(steps):
-        optimizer.param_groups[0]["lr"] = lr * min((step + 1) / 100, 1 - step / steps)
+        optimizer.param_groups[0]["lr"] = lr * min((step + 1) / 100, (steps - step) / (steps - 100))
         sources, targets = zip(*pairs(64))
         optimizer.zero_grad()
         loss_of(model, to_batch(sources), to_batch(targets)).backward()

@@ -109,11 +109,11 @@ def loss_of(model: Transformer, source: Tensor, target: Tensor) -> Tensor:
 
 
 def train(pairs, steps: int, lr: float = 0.002) -> Transformer:
-    """pairs(n) 给出 n 对文本。学习率先用 100 步升上去，再降下来。"""
+    """pairs(n) 给出 n 对文本。学习率先用其中 100 步升上去，再降下来。"""
     model = Transformer()
     optimizer = torch.optim.Adam(model.parameters(), lr, betas=(0.9, 0.98))  # (5.3)
     for step in range(steps):
-        optimizer.param_groups[0]["lr"] = lr * min((step + 1) / 100, 1 - step / steps)
+        optimizer.param_groups[0]["lr"] = lr * min((step + 1) / 100, (steps - step) / (steps - 100))
         sources, targets = zip(*pairs(64))
         optimizer.zero_grad()
         loss_of(model, to_batch(sources), to_batch(targets)).backward()
