@@ -2,7 +2,7 @@
 
 A mask is a Bool; True means "may look". Row = query, column = key:
 
-    causal(4, 4)          causal(1, 4): one new query, four cached keys
+    causal(4, 4)          causal(1, 4): one new query; three cached keys and its own
     1 . . .
     1 1 . .               1 1 1 1
     1 1 1 .

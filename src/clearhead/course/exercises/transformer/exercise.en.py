@@ -1,4 +1,4 @@
-"""Exercise 20: your own Transformer (chapters 0 to 10).
+"""Exercise 20: your own Transformer (after "One whole Transformer on a page").
 
 All that is missing is the way from ids to text. The parts are your own, as far as their exercises
 have passed: attention (4), positions (5), the decoder layer (7), the loss (8), the table (14).
