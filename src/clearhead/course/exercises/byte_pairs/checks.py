@@ -89,9 +89,13 @@ def no_token_twice(it: Learned) -> None:
 
 @CHECKS.about("merge_pair")
 def tokens_not_letters(it: Learned) -> None:
-    """ab c is not a bc, though both spell abc."""
-    found = it["merge_pair"](["ab", "c", "a", "bc"], ("a", "bc"))
-    require(found == ["ab", "c", "abc"], found=shown(found))
+    """ab c is not a bc, though both spell abc; and the end of ca is no a."""
+    for tokens, wanted in (
+        (["ab", "c", "a", "bc"], ["ab", "c", "abc"]),
+        (["ca", "bc", "a", "bc"], ["ca", "bc", "abc"]),
+    ):
+        found = it["merge_pair"](list(tokens), ("a", "bc"))
+        require(found == wanted, tokens=shown(tokens), found=shown(found), wanted=shown(wanted))
 
 
 @CHECKS.about("merge_pair")
@@ -108,6 +112,13 @@ def list_unchanged(it: Learned) -> None:
     tokens = list("abab")
     it["merge_pair"](tokens, ("a", "b"))
     require(tokens == list("abab"), found=shown(tokens))
+
+
+@CHECKS.about("merge_pair")
+def new_list(it: Learned) -> None:
+    """Also where there is nothing to merge."""
+    tokens = list("ab")
+    require(it["merge_pair"](tokens, ("x", "y")) is not tokens)
 
 
 @CHECKS.about("learn_merges")
@@ -189,13 +200,19 @@ def nothing_lost(it: Learned) -> None:
 
 
 @CHECKS.about("encode_word")
+def empty_word(it: Learned) -> None:
+    """There are no tokens, not one that is empty."""
+    found = it["encode_word"]("", LIFE)
+    require(found == [], found=found)
+
+
+@CHECKS.about("encode_word")
 def as_learnt(it: Learned) -> None:
-    """The tokens of the reference, on random words; twice, because merges are not used up."""
-    merges = random_merges()
-    for word in (*random_text(40).split(), "aaaaaaa", "abababc"):
-        wanted = solution.encode_word(word, merges)
-        if wanted != lowest_rank_first(word, merges):
-            continue
-        for _ in range(2):
-            found = it["encode_word"](word, merges)
-            require(found == wanted, word=word, found=shown(found), wanted=shown(wanted))
+    """The tokens of the reference, on random words; twice with each of two tokenizers, because
+    merges are not used up, and another tokenizer cuts the same word in another way."""
+    words = (*random_text(40).split(), "aaaaaaa", "abababc")
+    for merges in (random_merges(), random_merges()) * 2:
+        for word in words:
+            found, wanted = it["encode_word"](word, merges), solution.encode_word(word, merges)
+            if wanted == lowest_rank_first(word, merges):
+                require(found == wanted, word=word, found=shown(found), wanted=shown(wanted))

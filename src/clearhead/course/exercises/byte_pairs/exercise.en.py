@@ -32,5 +32,5 @@ def learn_merges(text: str, n_merges: int) -> list[tuple[str, str]]:
 
 
 def encode_word(word: str, merges: list[tuple[str, str]]) -> list[str]:
-    """The tokens of a word; it may be new, and it may be empty"""
+    """The tokens of a word; it may be new. An empty word has none."""
     return blank()

@@ -29,5 +29,5 @@ def learn_merges(text: str, n_merges: int) -> list[tuple[str, str]]:
 
 
 def encode_word(word: str, merges: list[tuple[str, str]]) -> list[str]:
-    """一个词的词元；可以是没见过的词，也可以是空串"""
+    """一个词的词元；可以是没见过的词。空串没有词元"""
     return blank()

@@ -34,8 +34,26 @@ def _merged_and_its_second(tokens: list[str], pair: TokenPair) -> list[str]:
 
 
 def _from_the_right(tokens: list[str], pair: TokenPair) -> list[str]:
-    back = solution.merge_pair(tokens[::-1], (pair[1], pair[0]))
-    return ["".join(pair) if token == pair[1] + pair[0] else token for token in back][::-1]
+    found: list[str] = []
+    while tokens:
+        n = 2 if tuple(tokens[-2:]) == pair else 1
+        found.insert(0, "".join(tokens[-n:]))
+        tokens = tokens[:-n]
+    return found
+
+
+def _last_lost(tokens: list[str], pair: TokenPair) -> list[str]:
+    """The loop ends before the last token, unless a merge takes it."""
+    found, i = [], 0
+    while i < len(tokens) - 1:
+        joins = (tokens[i], tokens[i + 1]) == pair
+        found.append("".join(pair) if joins else tokens[i])
+        i += 2 if joins else 1
+    return found
+
+
+def _in_a_string(tokens: list[str], pair: TokenPair) -> list[str]:
+    return " ".join(tokens).replace(" ".join(pair), "".join(pair)).split()
 
 
 def _first_only(tokens: list[str], pair: TokenPair) -> list[str]:
@@ -164,6 +182,8 @@ MISTAKES = [
     Mistake("from the right", "merge_pair", _from_the_right),
     Mistake("first pair only", "merge_pair", _first_only),
     Mistake("compares spelling", "merge_pair", _by_spelling),
+    Mistake("last token lost", "merge_pair", _last_lost),
+    Mistake("replaced in a string", "merge_pair", _in_a_string),
     *combined("learn_merges", _build, WRONG_STEPS),
     Mistake("longest match", "encode_word", _longest_match),
     Mistake("leftmost first", "encode_word", _leftmost_first),
