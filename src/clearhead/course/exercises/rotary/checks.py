@@ -107,7 +107,7 @@ def any_size(it: Learned) -> None:
         ((3, 1, 4, 4), _at(0, 1, 2, 3)),
         ((1, 5, 2, 64), _at(100, 3)),
         ((2, 4, 4, 10), _at(3, 3, 0, 511)),
-        ((1, 1, 1, 2), _at(2)),
+        ((1, 1, 2, 2), _at(2, 20_000)),  # of speed 1, whose angle is exact however far it is
     ):
         x = torch.randn(size)
         change = distance(it["rotate"](x, positions), solution.rotate(x, positions))
@@ -118,6 +118,14 @@ def any_size(it: Learned) -> None:
 def input_unchanged(it: Learned) -> None:
     """The caller still needs x."""
     require_unchanged(lambda x: it["rotate"](x, torch.arange(3)), torch.randn(1, 2, 3, 4))
+
+
+@CHECKS.about("rotate")
+def new_tensor(it: Learned) -> None:
+    """Also where nothing is rotated."""
+    x = torch.randn(1, 2, 1, 4)
+    found = it["rotate"](x, _at(0))
+    require(found.untyped_storage().data_ptr() != x.untyped_storage().data_ptr())
 
 
 @CHECKS.about("rotate")

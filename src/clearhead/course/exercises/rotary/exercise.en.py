@@ -19,5 +19,6 @@ from clearhead.course import blank
 
 def rotate(x: Tensor, positions: Tensor) -> Tensor:
     """x (batch, heads, length, d_head), positions (length,) → the same shape, a new tensor. Token t
-    is at positions[t], which need not be t: a cached token keeps its position. d_head is even."""
+    is at positions[t], which need not be t: a cached token keeps its position. Positions have no
+    upper limit. d_head is even."""
     return blank()

@@ -19,5 +19,6 @@ from clearhead.course import blank
 
 def rotate(x: Tensor, positions: Tensor) -> Tensor:
     """x (batch, heads, length, d_head)，positions (length,) → 形状不变的新张量。第 t 个词元在
-    位置 positions[t]，不一定等于 t：缓存里的词元保持原来的位置。d_head 是偶数"""
+    位置 positions[t]，不一定等于 t：缓存里的词元保持原来的位置。位置没有上限。
+    d_head 是偶数"""
     return blank()

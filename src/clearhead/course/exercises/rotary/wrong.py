@@ -52,6 +52,22 @@ def _swapped(x: Tensor, positions: Tensor) -> Tensor:
     return _build(turn=lambda a, b, cos, sin: (a * cos + b * sin, b * cos + a * sin))(x, positions)
 
 
+def _halves_in_the_result(x: Tensor, positions: Tensor) -> Tensor:
+    """The right pairs, which are not put back in their places."""
+    rotated = solution.rotate(x, positions)
+    return torch.cat((rotated[..., 0::2], rotated[..., 1::2]), dim=-1)
+
+
+def _new_a(x: Tensor, positions: Tensor) -> Tensor:
+    """In place: the second line reads an `a` that has been rotated already."""
+
+    def turn(a: Tensor, b: Tensor, cos: Tensor, sin: Tensor) -> tuple[Tensor, Tensor]:
+        a = a * cos - b * sin
+        return a, a * sin + b * cos
+
+    return _build(turn=turn)(x, positions)
+
+
 WRONG_STEPS: dict[str, dict[str, Any]] = {
     "exponent": {
         "2i doubled": lambda i, d: 2 * i / d,
@@ -73,6 +89,8 @@ WRONG_STEPS: dict[str, dict[str, Any]] = {
 MISTAKES = [
     *combined("rotate", _build, WRONG_STEPS),
     Mistake("no minus", "rotate", _swapped),
+    Mistake("halves in the result", "rotate", _halves_in_the_result),
+    Mistake("a changed too early", "rotate", _new_a),
     Mistake("sinusoid added", "rotate", _added),
     Mistake("along the heads", "rotate", _along_the_heads),
 ]
