@@ -20,7 +20,7 @@ def _build(
     decayed: str = "beside",
     divisor: Any = lambda v, eps: v.sqrt() + eps,
     swapped: bool = False,
-    share: bool = True,
+    share: str = "average",
     sign: int = 1,
 ) -> StepAnswer:
     """The step, with one or two things wrong."""
@@ -39,8 +39,9 @@ def _build(
     ) -> tuple[Tensor, Tensor, Tensor]:
         betas = (betas[1], betas[0]) if swapped else betas
         g = g + decay * w if decayed == "in the gradient" else g
-        m = betas[0] * m + ((1 - betas[0]) if share else 1) * g
-        v = betas[1] * v + (1 - betas[1]) * g * g
+        kept = [1 - beta if share == "exchanged" else beta for beta in betas]
+        m = kept[0] * m + (1 if share == "sum" else 1 - kept[0]) * g
+        v = kept[1] * v + (1 - kept[1]) * g * g
         m_hat, v_hat = corrected(m, v, betas, step)
         shrinks = {"beside": lr * decay, "without lr": decay}.get(decayed, 0.0)
         return w - shrinks * w - sign * lr * m_hat / divisor(v_hat, eps), m, v
@@ -87,7 +88,7 @@ WRONG_STEPS: dict[str, dict[str, Any]] = {
         "eps inside the root": lambda v, eps: (v + eps).sqrt(),
     },
     "swapped": {"betas swapped": True},
-    "share": {"sum, not average": False},
+    "share": {"sum, not average": "sum", "beta and 1 − beta exchanged": "exchanged"},
     "sign": {"uphill": -1},
 }
 MISTAKES = [
