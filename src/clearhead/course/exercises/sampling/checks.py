@@ -98,6 +98,13 @@ def p_keeps_one(it: Learned) -> None:
 
 
 @CHECKS.about("chances")
+def p_keeps_all(it: Learned) -> None:
+    """With top_p = 1, also those that rounding would lose in the sum."""
+    found = it["chances"](torch.tensor([[20.0, 0.0, -5.0]]), **ALL)
+    require(bool((found > 0).all()), found=" ".join(f"{x:.2g}" for x in found.flatten().tolist()))
+
+
+@CHECKS.about("chances")
 def in_their_places(it: Learned) -> None:
     """The same tokens in another order."""
     order = torch.tensor([2, 0, 3, 1])

@@ -47,6 +47,8 @@ def _build(
         falling, order = logits.softmax(dim=1).sort(dim=1, descending=True)
         summed = falling.cumsum(dim=1)
         over = summed - falling >= top_p if counted == "before" else summed > top_p
+        if counted == "but the first":
+            over[:, 0] = False
         falling = falling.masked_fill(over & (top_p < 1), 0.0)
         kept = torch.zeros_like(falling).scatter(1, order, falling) if placed else falling
         return kept / kept.sum(dim=1, keepdim=True) if renormalised else kept
@@ -124,6 +126,7 @@ WRONG_STEPS: dict[str, dict[str, Any]] = {
 }
 MISTAKES = [
     *combined("chances", _build, WRONG_STEPS),
+    Mistake("without the token that reaches p", "chances", _build(counted="but the first")),
     Mistake("cut before the temperature", "chances", _p_before_heat),
     Mistake("top-p of all tokens", "chances", _p_of_all),
     Mistake("divides by 0", "chances", _nan_at_0, fits=_divides_by_0),
