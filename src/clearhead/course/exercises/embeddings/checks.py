@@ -66,6 +66,17 @@ def _one_number(kind: str, numbers: Tensor) -> float:
     return (numbers.std() + numbers.mean().abs()).item()
 
 
+def parameters_left(initialise: Any) -> list[str]:
+    """The parameters that keep a number. One belongs to the model itself, as in a table of one's
+    own."""
+    model = _model(8)
+    model.positions = nn.Parameter(torch.zeros(5, 8))
+    for parameter in model.parameters():
+        nn.init.constant_(parameter, 3.0)
+    initialise(model, STD, N_LAYERS)
+    return [name for name, parameter in model.named_parameters() if bool((parameter == 3.0).any())]
+
+
 def _probe_table(kind: Any) -> object:
     answer, _ = known_table(kind, 9, 6)
     return [answer.embed(torch.tensor([[1, 8], [3, 3]])), answer.score(torch.randn(2, 3, 6))]
@@ -220,3 +231,10 @@ def drawn(it: Learned) -> None:
     one, two = (layer.query.weight.detach() for layer in model.layers)  # type: ignore[union-attr]
     far = max((p.abs() > 2 * STD).float().mean().item() for p in (one, two))
     require(not close(one, two, 1e-3) and 0.03 < far < 0.06, far=f"{far:.1%}")
+
+
+@CHECKS.about("initialise")
+def every_parameter(it: Learned) -> None:
+    """Also one that belongs to no Linear, Embedding or norm."""
+    left = parameters_left(it["initialise"])
+    require(not left, left=", ".join(left))

@@ -123,6 +123,12 @@ MISTAKES = [
     Mistake("tied by copying", TABLE, _Copied, fits=lambda kind: _two_of_them(kind, True)),
     Mistake("table from N(0, 1)", TABLE, _Wide, fits=lambda kind: 0.9 < _spread(kind) < 1.1),
     Mistake("no parameter", TABLE, _NotTrained, fits=lambda kind: checks.n_numbers(kind) == 0),
+    Mistake(
+        "parameters left",
+        "initialise",
+        lambda model, std, n_layers: None,
+        fits=lambda initialise: bool(checks.parameters_left(initialise)),
+    ),
     # One at a time: what is drawn at random tells two of them apart too seldom.
     *(each for each in combined("initialise", _initialise, WRONG_RULES) if not each.second),
 ]
