@@ -95,7 +95,7 @@ def _compare(it: Learned, sizes: tuple[int, ...], batch: int = 2) -> None:
     else:
         wrong = list(found.shape)
     require(not wrong and distance(found, wanted) < 1e-4, sizes=sizes,
-            wrong=", ".join(map(str, wrong)) or "NaN")  # fmt: skip
+            wrong=", ".join(map(str, wrong[:6])) + ", …" * (len(wrong) > 6) or "NaN")  # fmt: skip
 
 
 @CHECKS.about("CachedAttention")
@@ -120,8 +120,8 @@ def one_by_one(it: Learned) -> None:
 
 @CHECKS.about("CachedAttention")
 def pieces(it: Learned) -> None:
-    """A prompt, then more."""
-    for sizes in ((3, 3), (1, 2, 3), (4, 1, 1), (2, 5)):
+    """A prompt, then more; no token is forgotten, however many there are."""
+    for sizes in ((3, 3), (1, 2, 3), (4, 1, 1), (2, 5), (200, 1, 99, 1)):
         _compare(it, sizes)
 
 
@@ -183,3 +183,17 @@ def reordered_again(it: Learned) -> None:
         texts = torch.cat((texts[rows], x[:, step : step + 1]), dim=1)
         change = distance(cached(x[:, step : step + 1]), whole_pass(attention, texts)[:, -1:])
         require(change < 1e-4, step=step, change=f"{change:.2g}")
+
+
+@CHECKS.about("CachedAttention")
+@torch.no_grad()
+def reordered_twice(it: Learned) -> None:
+    """Before the next token; the second time, `rows` names rows of the reordered cache."""
+    attention, x, new = layers(), torch.randn(3, 2, D_MODEL), torch.randn(2, 1, D_MODEL)
+    cached = it["CachedAttention"](attention)
+    cached(x)
+    cached.reorder(torch.tensor([2, 0, 1]))
+    cached.reorder(torch.tensor([1, 0]))
+    wanted = whole_pass(attention, torch.cat((x[[0, 2]], new), dim=1))[:, 2:]
+    change = distance(cached(new), wanted)
+    require(change < 1e-4, change=f"{change:.2g}")

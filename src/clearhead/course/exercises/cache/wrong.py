@@ -33,7 +33,10 @@ def _not_itself(n_new: int, n_all: int) -> Tensor:
 
 
 def _build(
-    kept: Any = (_appended, _appended), mask: Any = causal, scale: Any = math.sqrt
+    kept: Any = (_appended, _appended),
+    mask: Any = causal,
+    scale: Any = math.sqrt,
+    output: bool = True,
 ) -> type[CachedAttention]:
     """The steps, with one or two of them wrong."""
 
@@ -48,7 +51,8 @@ def _build(
             assert self.keys is not None and self.values is not None
             scores = queries @ self.keys.transpose(-2, -1) / scale(queries.shape[-1])
             weights = masked_weights(scores, mask(x.shape[1], self.keys.shape[2]))
-            return layers.output(merge_heads(weights @ self.values))
+            merged = merge_heads(weights @ self.values)
+            return layers.output(merged) if output else merged
 
     return Wrong
 
@@ -138,6 +142,7 @@ CACHE = "CachedAttention"
 MISTAKES = [
     *combined(CACHE, _build, WRONG_STEPS),
     Mistake("put first", CACHE, _build(kept=(_put_first, _put_first))),
+    Mistake("no output layer", CACHE, _build(output=False)),
     Mistake("keys only reordered", CACHE, _KeysOnly),
     Mistake("values only reordered", CACHE, _ValuesOnly),
     Mistake("not reordered", CACHE, _NotReordered),
