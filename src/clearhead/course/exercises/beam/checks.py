@@ -9,7 +9,14 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from clearhead.course.checking import Checks, FunctionProbe, Learned, distance, require
+from clearhead.course.checking import (
+    Checks,
+    FunctionProbe,
+    Learned,
+    distance,
+    require,
+    require_unchanged,
+)
 from clearhead.course.exercises.beam.solution import BeamTokens
 
 CHECKS = Checks()
@@ -129,6 +136,13 @@ def fewer_than_asked(it: Learned) -> None:
     require(found == [3, 3, 3], found=found)
 
 
+@CHECKS.about("extend")
+def inputs_unchanged(it: Learned) -> None:
+    """The caller's scores and log-probabilities."""
+    log_probs = torch.randn(2, 4).log_softmax(1)
+    require_unchanged(lambda *given: it["extend"](*given, 3), torch.tensor([-1.0, -2.0]), log_probs)
+
+
 def _search(it: Learned, model: NextModel, width: int, max_new: int = 4, alpha: float = 0.0) -> Any:
     return plain(it["search"](model, width=width, eos=EOS, max_new=max_new, alpha=alpha))
 
@@ -162,6 +176,24 @@ def finished_texts_stay(it: Learned) -> None:
     })  # fmt: skip
     tokens, _ = _search(it, model, width=2, max_new=3)
     require(tokens == (EOS,), found=tokens)
+
+
+def falls_out(best_after: float) -> NextModel:
+    """(0,) is finished with 0.2 and then outdone by (1, 1) with 0.4 and (1, 2) with 0.36, which is
+    finished next with this probability."""
+    rest = 1 - best_after
+    return table_model({
+        (): [0.2, 0.8, 0.0], (1,): [0.05, 0.5, 0.45], (1, 1): [0.3, 0.32, 0.38],
+        (1, 2): [best_after, 0.49 * rest, 0.51 * rest],
+    })  # fmt: skip
+
+
+@CHECKS.about("search")
+def finished_texts_fall_out(it: Learned) -> None:
+    """They have no place of their own, and do not come back when the others become unlikely."""
+    for best_after, wanted in ((0.9, (1, 2, EOS)), (0.34, (1, 1, 2))):
+        tokens, _ = _search(it, falls_out(best_after), width=2, max_new=3)
+        require(tokens == wanted, found=tokens, wanted=wanted)
 
 
 @CHECKS.about("search")

@@ -28,7 +28,8 @@ BeamTokens = tuple[int, ...]
 def extend(scores: Tensor, log_probs: Tensor, width: int) -> tuple[Tensor, Tensor, Tensor]:
     """scores (beam,) of texts, log_probs (beam, vocab) of their next tokens → scores, parents and
     tokens of the best extensions over all texts together, best first: `width` of them, or all if
-    there are fewer. A parent is the number of the text that is extended."""
+    there are fewer. A parent is the number of the text that is extended. The tensors that come
+    in stay as they were."""
     return blank()
 
 

@@ -26,7 +26,7 @@ BeamTokens = tuple[int, ...]
 def extend(scores: Tensor, log_probs: Tensor, width: int) -> tuple[Tensor, Tensor, Tensor]:
     """scores (beam,) 是各文本的得分，log_probs (beam, vocab) 是下一个词元的对数概率 → 全部续写
     里最好的那些的得分、parents 和词元，从好到差：取 width 个，不够就全取。parent 是被续写的
-    文本的编号"""
+    文本的编号。传入的张量保持不变"""
     return blank()
 
 

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from clearhead.course.checking import Mistake
-from clearhead.course.exercises.beam import solution
+from clearhead.course.exercises.beam import checks, solution
 from clearhead.course.exercises.beam.solution import BeamTokens
 
 BeamText = tuple[BeamTokens, float]
@@ -62,9 +62,11 @@ def _by_alpha(text: BeamText, alpha: float) -> float:
 def _build(
     finished_stay: bool = True,
     finished_grow: bool = False,
-    stops_at_first: bool = False,
+    stops: Callable[[list[BeamText], list[BeamText]], bool] = lambda ended, beam: False,
     copies: bool = False,
     apart: bool = False,
+    always_stay: bool = False,
+    remembered: bool = False,
     in_search: bool = False,
     ranked: Callable[[BeamText, float], float] = _by_alpha,
     returned: Callable[[BeamText, float], float] = lambda text, alpha: text[1],
@@ -79,7 +81,7 @@ def _build(
         done: list[BeamText] = []
         for _ in range(max_new):
             ended = [text for text in beam if text[0][-1:] == (eos,)]
-            if (stops_at_first and ended) or (ended == beam and not finished_grow):
+            if stops(ended, beam) or (ended == beam and not finished_grow):
                 break
             growing = beam if finished_grow else [text for text in beam if text not in ended]
             extended = [
@@ -93,6 +95,10 @@ def _build(
                 rivals = [text for text in extended if text[0][-1] != eos]
             key = (lambda text: -_by_alpha(text, alpha)) if in_search else (lambda text: -text[1])
             beam = sorted(rivals, key=key)[:width]
+            if always_stay:
+                beam = (ended + sorted(extended, key=key))[:width]
+            if remembered:
+                done += [text for text in beam if text[0][-1] == eos]
         last = beam + done
         if unfinished_lost:
             last = [text for text in last if text[0][-1:] == (eos,)] or last
@@ -100,6 +106,12 @@ def _build(
         return best[0], returned(best, alpha)
 
     return search
+
+
+def _probe_falls(f: Any) -> object:
+    """Searches in which a finished text falls out of the beam."""
+    models = [checks.falls_out(best_after) for best_after in (0.9, 0.34)]
+    return [checks.plain(f(model, width=2, eos=0, max_new=3, alpha=0.0))[0] for model in models]
 
 
 MISTAKES = [
@@ -118,9 +130,16 @@ MISTAKES = [
     ),
     Mistake("finished texts dropped", "search", _build(finished_stay=False)),
     Mistake("finished texts extended", "search", _build(finished_grow=True)),
-    Mistake("stops at the first end", "search", _build(stops_at_first=True)),
+    Mistake("stops at the first end", "search", _build(stops=lambda ended, beam: bool(ended))),
+    Mistake(
+        "stops when the best is finished",
+        "search",
+        _build(stops=lambda ended, beam: beam[0] in ended),
+    ),
     Mistake("begins with copies", "search", _build(copies=True)),
     Mistake("finished texts free their place", "search", _build(apart=True)),
+    Mistake("finished texts always stay", "search", _build(always_stay=True), probe=_probe_falls),
+    Mistake("finished texts come back", "search", _build(remembered=True), probe=_probe_falls),
     Mistake("alpha during the search", "search", _build(in_search=True)),
     Mistake("no alpha", "search", _build(ranked=lambda text, alpha: text[1])),
     Mistake(
