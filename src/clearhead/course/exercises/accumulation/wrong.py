@@ -18,7 +18,7 @@ def _divide(model: nn.Module, by: float) -> None:
 
 def _build(
     divisor: str = "tokens",
-    clears: bool = True,
+    clears: str = "first",
     steps: str = "once",
     clips: str = "after",
     told: str = "mean",
@@ -33,7 +33,7 @@ def _build(
         optimizer: torch.optim.Optimizer,
         max_norm: float,
     ) -> float:
-        if clears:
+        if clears == "first":
             optimizer.zero_grad()
         losses: list[Any] = []
         counts: list[int] = []
@@ -44,12 +44,16 @@ def _build(
             own = loss / count if divisor == "means" else loss
             if divisor == "means":
                 own = own / len(micro_batches)
-            if backward == "each":
-                own.backward()
+            if clears == "each":
+                optimizer.zero_grad()
+            if backward != "end":
+                own.backward(retain_graph=backward == "kept")
             if clips == "each":
                 nn.utils.clip_grad_norm_(model.parameters(), max_norm)
             if steps == "each" or (steps == "first" and i == 0):
                 _divide(model, max(count, 1))
+                if steps == "each" and clips == "after":
+                    nn.utils.clip_grad_norm_(model.parameters(), max_norm)
                 optimizer.step()
                 optimizer.zero_grad()
         if backward == "end":
@@ -61,6 +65,11 @@ def _build(
             _divide(model, by.get(divisor, 1))
             if clips == "after":
                 nn.utils.clip_grad_norm_(model.parameters(), max_norm)
+            if clips == "tensors":
+                for parameter in model.parameters():
+                    nn.utils.clip_grad_norm_(parameter, max_norm)
+            if clips == "numbers":
+                nn.utils.clip_grad_value_(model.parameters(), max_norm)
             optimizer.step()
         values = [loss.item() for loss in losses]
         means = [value / max(count, 1) for value, count in zip(values, counts)]
@@ -74,11 +83,12 @@ def _build(
     return accumulated_step
 
 
-def _is_late(accumulated_step: Any) -> bool:
-    """Right in everything else."""
+def _memory(accumulated_step: Any, waits: bool) -> bool:
+    """Right but for the memory: backward() waits, or has run and keeps the graph."""
     weights, _, wanted, _, n_steps = checks.run(accumulated_step, (2, 3), stale=True)
+    n_waiting, n_kept = checks.in_memory(accumulated_step)
     right = n_steps == 1 and checks.distance(weights, wanted) < 1e-5
-    return right and checks.waits(accumulated_step)
+    return right and n_kept > 0 and (n_waiting > 0) is waits
 
 
 STEP = "accumulated_step"
@@ -88,14 +98,21 @@ MISTAKES = [
     Mistake("divided by the micro-batches", STEP, _build(divisor="batches")),
     Mistake("divided by the last count", STEP, _build(divisor="last")),
     Mistake("not divided", STEP, _build(divisor="one")),
-    Mistake("old gradients", STEP, _build(clears=False)),
+    Mistake("old gradients", STEP, _build(clears="never")),
+    Mistake("cleared in the loop", STEP, _build(clears="each")),
     Mistake("a step for each", STEP, _build(steps="each")),
+    Mistake("a step for each", STEP, _build(steps="each", clips="never")),
     Mistake("a step at the first", STEP, _build(steps="first")),
     Mistake("each micro-batch clipped", STEP, _build(clips="each")),
     Mistake("clipped before the division", STEP, _build(clips="before")),
+    Mistake("each tensor clipped", STEP, _build(clips="tensors")),
+    Mistake("numbers clipped", STEP, _build(clips="numbers")),
     Mistake("not clipped", STEP, _build(clips="never")),
     Mistake("the last loss", STEP, _build(told="last")),
     Mistake("loss: mean of means", STEP, _build(told="means")),
     Mistake("the sum of the losses", STEP, _build(told="sum")),
-    Mistake("one backward at the end", STEP, _build(backward="end"), fits=_is_late),
+    Mistake(
+        "one backward at the end", STEP, _build(backward="end"), fits=lambda f: _memory(f, True)
+    ),
+    Mistake("graphs kept", STEP, _build(backward="kept"), fits=lambda f: _memory(f, False)),
 ]
