@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from clearhead.course.checking import Mistake
-from clearhead.course.exercises.induction import solution
+from clearhead.course.exercises.induction import checks, solution
 
 TextMaker = Callable[[int, int, int, int], Tensor]
 
@@ -39,12 +39,7 @@ def _seeds_everybody(n_texts: int, period: int, vocab_size: int, seed: int) -> T
 
 def _disturbs_others(repeated_texts: Any) -> bool:
     texts = repeated_texts(4, 6, 50, 3)
-    torch.manual_seed(5)
-    wanted = torch.rand(2)
-    torch.manual_seed(5)
-    repeated_texts(4, 6, 50, 3)
-    repeats = torch.equal(texts[:, :6], texts[:, 6:])
-    return repeats and not torch.equal(torch.rand(2), wanted)
+    return torch.equal(texts[:, :6], texts[:, 6:]) and checks.disturbs_others(repeated_texts)
 
 
 def _ignores_seed(repeated_texts: Any) -> bool:
