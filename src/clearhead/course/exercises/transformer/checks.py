@@ -57,25 +57,30 @@ def logits_of(model: Any, target: Tensor, memory: Tensor, source: Tensor) -> Ten
 
 
 class Scripted(nn.Module):
-    """A model that copies its source without fail, and counts how often it encodes."""
+    """A model that writes its script, by default its source. The likeliest token is only a little
+    likelier than the others. It counts how often it encodes, and notes whether its logits have a
+    graph."""
 
-    def __init__(self, never_ends: bool = False) -> None:
+    def __init__(self, never_ends: bool = False, script: tuple[int, ...] = ()) -> None:
         super().__init__()
-        self.never_ends, self.n_encoded = never_ends, 0
+        self.never_ends, self.script, self.n_encoded, self.has_graph = never_ends, script, 0, False
+        self.lead = nn.Parameter(torch.tensor(0.5))
 
     def encode(self, source: Tensor) -> Tensor:
         """Counts."""
         self.n_encoded += 1
-        return source
+        return torch.tensor([self.script]) if self.script else source
 
     def decode(self, target: Tensor, memory: Tensor, source: Tensor) -> Tensor:
-        """The source again, token by token; something else if the beginning is wrong."""
-        n = int((source != PAD).sum())
-        logits = torch.zeros(1, target.shape[1], 13)
+        """The script, token by token; something else if the beginning is wrong."""
+        n = len(self.script) or int((source != PAD).sum())
+        places = []
         for i in range(target.shape[1]):
             token = int(memory[0, i % memory.shape[1]])
             token = 5 if self.never_ends else token if target[0, 0] == BOS else 12
-            logits[0, i, token if i < n or self.never_ends else 11] = 9.0
+            places.append(token if i < n or self.never_ends else 11)
+        logits = self.lead * F.one_hot(torch.tensor([places]), 13)
+        self.has_graph |= logits.requires_grad
         return logits
 
     def forward(self, source: Tensor, target: Tensor) -> Tensor:
@@ -249,6 +254,24 @@ def encodes_once(it: Learned) -> None:
     model = Scripted()
     it["copy"](model, source, 9)
     require(model.n_encoded == 1, found=model.n_encoded)
+
+
+@CHECKS.about("copy")
+def every_token(it: Learned) -> None:
+    """Also those that no text should have."""
+    source, _ = sentences(5)
+    model, wanted = Scripted(script=(7, PAD, BOS, 7, EOS)), [7, PAD, BOS, 7]
+    found = [int(token) for token in it["copy"](model, source, 9)]
+    require(found == wanted, found=found, wanted=wanted)
+
+
+@CHECKS.about("copy")
+def no_graph(it: Learned) -> None:
+    """Nothing is kept for a backward() that never comes."""
+    source, _ = sentences(3)
+    model = Scripted()
+    it["copy"](model, source, 9)
+    require(not model.has_graph)
 
 
 @CHECKS.about("copy")

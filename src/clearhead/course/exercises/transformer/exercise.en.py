@@ -90,6 +90,7 @@ def training_step(
 
 
 def copy(model: CopyTransformer, source: Tensor, max_new: int) -> list[int]:
-    """source (1, length) → the ids that the model generates after BOS, always the likeliest, up
-    to EOS, which is left out, or max_new of them. The source is encoded once. No gradients."""
+    """source (1, length) → the ids that the model generates after BOS, always the likeliest,
+    even if it is PAD or BOS, up to EOS, which is left out, or max_new of them. The source is
+    encoded once. No gradients."""
     return blank()

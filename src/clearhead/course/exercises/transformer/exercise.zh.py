@@ -87,6 +87,6 @@ def training_step(
 
 
 def copy(model: CopyTransformer, source: Tensor, max_new: int) -> list[int]:
-    """source (1, length) → 模型在 BOS 之后写出的编号，每次取最可能的，写到 EOS 为止（不含
-    EOS），或写满 max_new 个。source 只编码一次。不要梯度"""
+    """source (1, length) → 模型在 BOS 之后写出的编号，每次取最可能的（哪怕是 PAD 或 BOS），
+    写到 EOS 为止（不含 EOS），或写满 max_new 个。source 只编码一次。不要梯度"""
     return blank()

@@ -8,6 +8,7 @@ from torch import Tensor
 
 from clearhead.course.checking import Mistake, combined
 from clearhead.course.earlier import loss, shift, sinusoid
+from clearhead.course.exercises.transformer import checks
 from clearhead.course.exercises.transformer.solution import BOS, EOS, PAD, CopyTransformer
 
 
@@ -115,6 +116,13 @@ def _copy(
     return copy
 
 
+def _keeps_graphs(copy: Any) -> bool:
+    """Right in everything else."""
+    model = checks.Scripted()
+    written = list(map(int, copy(model, torch.tensor([[4, 7, EOS]]), 9)))
+    return written == [4, 7] and model.has_graph
+
+
 def _same(target: Tensor) -> tuple[Tensor, Tensor]:
     return target[:, :-1], target[:, :-1]
 
@@ -165,4 +173,5 @@ MISTAKES = [
     Mistake("encodes at every step", COPY, _copy(again=True)),
     Mistake("<bos> kept", COPY, _copy(with_bos=True)),
     Mistake("one too many", COPY, _copy(extra=1)),
+    Mistake("gradients kept", COPY, _copy(), fits=_keeps_graphs),
 ]
