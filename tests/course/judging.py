@@ -1,7 +1,7 @@
 """Answers to the exercises by people who have not read the checks: wrong ones must fail, right ones
 must pass.
 
-    python -m tests.course.judging [FOLDER] [--result NAME]
+    python -m tests.course.judging [FOLDER] [--exercises FIRST LAST] [--result NAME]
 
 The folder has one folder for each exercise (01_attention, 02_masks, …) with `wrong` and `right`,
 and in them one file for each answer, as a learner would save it; or one file for each exercise
@@ -16,6 +16,7 @@ import signal
 import sys
 import tempfile
 import tomllib
+from collections.abc import Container
 from dataclasses import dataclass
 from importlib import import_module
 from multiprocessing.connection import Connection
@@ -127,12 +128,16 @@ def count_answers(answers: list[Answer]) -> dict[str, dict[str, int]]:
     return counts
 
 
-def judge_all(folder: Path, result: str | None) -> int:
-    """Prints the counts and every answer that the checks misjudge."""
+def judge_all(folder: Path, result: str | None, numbers: Container[int] = range(1, 100)) -> int:
+    """Prints the counts and every answer that the checks misjudge, of the exercises with these
+    numbers."""
     import_module("torch._dynamo")  # as an optimizer's first step does: once, not in each process
     with tempfile.TemporaryDirectory() as unpacked:
-        files = answer_files(unpack(folder, Path(unpacked)))
-        answers = [Answer(e, kind, file, judge_apart(e, file)) for e, kind, file in files]
+        answers = [
+            Answer(exercise, kind, file, judge_apart(exercise, file))
+            for exercise, kind, file in answer_files(unpack(folder, Path(unpacked)))
+            if exercise.number in numbers
+        ]
     if not answers:
         print(f"{folder} holds no answers: make {EXERCISES[0].name}/wrong/NAME.py", file=sys.stderr)
         return 2
@@ -160,5 +165,7 @@ if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n\n")[0])
     parser.add_argument("folder", type=Path, nargs="?", default=BLIND)
     parser.add_argument("--result", metavar="NAME")
+    parser.add_argument("--exercises", type=int, nargs=2, default=(1, len(EXERCISES)))
     chosen = parser.parse_args()
-    sys.exit(judge_all(chosen.folder, chosen.result))
+    first, last = chosen.exercises
+    sys.exit(judge_all(chosen.folder, chosen.result, range(first, last + 1)))

@@ -5,6 +5,7 @@ the same with others."""
 import json
 import re
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -14,7 +15,8 @@ from tools.result import FOLDER
 
 ANSWERS = Path(__file__).parent / "answers"
 ROOT = Path(__file__).parent.parent.parent
-FIRST_RUN = json.loads((FOLDER / "course_answers_first.json").read_text(encoding="utf-8"))
+# The results of exercises 1 to 8, and of 9 to 20: the first run is NAME_first.json.
+RESULTS = ("course_answers", "course_answers_later")
 # The mistake that each wrong answer is called, where it has a name.
 NAMES = {
     "bare_exp": ["bare exp"],
@@ -59,6 +61,13 @@ NAMES = {
 }
 
 
+def result(name: str) -> dict[str, Any]:
+    return json.loads((FOLDER / f"{name}.json").read_text(encoding="utf-8"))
+
+
+FIRST_RUNS = {name: result(f"{name}_first") for name in RESULTS}
+
+
 def ids(value: object) -> str:
     return value.stem if isinstance(value, Path) else getattr(value, "name", str(value))
 
@@ -80,7 +89,9 @@ def blind(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return unpack(BLIND, tmp_path_factory.mktemp("blind"))
 
 
-@pytest.mark.parametrize("name", FIRST_RUN["misjudged"])
+@pytest.mark.parametrize(
+    "name", [name for first in FIRST_RUNS.values() for name in first["misjudged"]]
+)
 def test_what_was_misjudged_at_first_is_no_longer(name: str, blind: Path):
     topic, kind, _ = name.split("/")
     exercise = next(each for each in EXERCISES if each.name == topic)
@@ -88,12 +99,12 @@ def test_what_was_misjudged_at_first_is_no_longer(name: str, blind: Path):
     assert verdict.complete is (kind == "right"), verdict
 
 
+@pytest.mark.parametrize("name", RESULTS)
 @pytest.mark.parametrize("language", ["en", "zh"])
-def test_the_page_gives_both_counts_as_they_were_measured(language: str):
+def test_the_page_gives_both_counts_as_they_were_measured(language: str, name: str):
     page = (ROOT / f"docs/{language}/course/index.md").read_text(encoding="utf-8")
-    line = next(line for line in page.splitlines() if "course_answers_first.json" in line)
-    now = json.loads((FOLDER / "course_answers.json").read_text(encoding="utf-8"))
-    first, now = FIRST_RUN["all"], now["all"]
+    line = next(line for line in page.splitlines() if f"{name}_first.json" in line)
+    first, now = FIRST_RUNS[name]["all"], result(name)["all"]
     missed = first["wrong"] - first["wrong_that_fail"]
     counts = (first["wrong"], first["right"], first["wrong_that_fail"], first["wrong_with_a_name"])
     later = (missed, now["wrong_that_fail"], now["wrong_with_a_name"], now["right_that_pass"])
