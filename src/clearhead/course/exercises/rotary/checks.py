@@ -73,7 +73,7 @@ def only_the_distance(it: Learned) -> None:
     """The product of a query and a key that move together."""
     q, k = torch.randn(2, 1, 1, 1, 8)
     scores = [
-        (it["rotate"](q, _at(m)) * it["rotate"](k, _at(n))).sum().item()
+        (it["rotate"](q.clone(), _at(m)) * it["rotate"](k.clone(), _at(n))).sum().item()
         for m, n in ((3, 1), (10, 8), (52, 50))
     ]
     shown = ", ".join(f"{x:.3f}" for x in scores)
@@ -95,7 +95,7 @@ def speeds(it: Learned) -> None:
 def given_positions(it: Learned) -> None:
     """A token's position is what `positions` says."""
     x = torch.randn(1, 2, 3, 8)
-    found = it["rotate"](x, _at(7, 2, 7))
+    found = it["rotate"](x.clone(), _at(7, 2, 7))
     alone = torch.cat([solution.rotate(x[:, :, [t]], _at(p)) for t, p in enumerate((7, 2, 7))], 2)
     require(close(found, alone, 1e-4), change=f"{distance(found, alone):.2g}")
 
@@ -110,7 +110,7 @@ def any_size(it: Learned) -> None:
         ((1, 1, 2, 2), _at(2, 20_000)),  # of speed 1, whose angle is exact however far it is
     ):
         x = torch.randn(size)
-        change = distance(it["rotate"](x, positions), solution.rotate(x, positions))
+        change = distance(it["rotate"](x.clone(), positions), solution.rotate(x, positions))
         require(change < 1e-3, size=size, change=f"{change:.2g}")
 
 

@@ -62,7 +62,9 @@ def plain(it: Learned) -> None:
 @CHECKS.about("chances")
 def temperature(it: Learned) -> None:
     """The table of the chapter."""
-    _require_row(it["chances"](FOUR, **{**ALL, "temperature": 0.5}), [0.865, 0.117, 0.016, 0.002])
+    _require_row(
+        it["chances"](FOUR.clone(), **{**ALL, "temperature": 0.5}), [0.865, 0.117, 0.016, 0.002]
+    )
 
 
 @CHECKS.about("chances")
@@ -75,26 +77,26 @@ def temperature_0(it: Learned) -> None:
 @CHECKS.about("chances")
 def k(it: Learned) -> None:
     """Two remain."""
-    _require_row(it["chances"](FOUR, **{**ALL, "top_k": 2}), [0.731, 0.269, 0.0, 0.0])
+    _require_row(it["chances"](FOUR.clone(), **{**ALL, "top_k": 2}), [0.731, 0.269, 0.0, 0.0])
 
 
 @CHECKS.about("chances")
 def k_of_all(it: Learned) -> None:
     """More than there are."""
-    found = it["chances"](FOUR, **{**ALL, "top_k": 9})
+    found = it["chances"](FOUR.clone(), **{**ALL, "top_k": 9})
     require(close(found, FOUR.softmax(1)), found=_shown(found))
 
 
 @CHECKS.about("chances")
 def p(it: Learned) -> None:
     """The token that reaches 0.9 stays."""
-    _require_row(it["chances"](FOUR, **{**ALL, "top_p": 0.9}), [0.665, 0.245, 0.090, 0.0])
+    _require_row(it["chances"](FOUR.clone(), **{**ALL, "top_p": 0.9}), [0.665, 0.245, 0.090, 0.0])
 
 
 @CHECKS.about("chances")
 def p_keeps_one(it: Learned) -> None:
     """However small it is."""
-    _require_row(it["chances"](FOUR, **{**ALL, "top_p": 0.01}), [1.0, 0.0, 0.0, 0.0])
+    _require_row(it["chances"](FOUR.clone(), **{**ALL, "top_p": 0.01}), [1.0, 0.0, 0.0, 0.0])
 
 
 @CHECKS.about("chances")
@@ -115,9 +117,9 @@ def in_their_places(it: Learned) -> None:
 @CHECKS.about("chances")
 def order_of_the_three(it: Learned) -> None:
     """Temperature first; top-p on what top-k has left."""
-    hot = it["chances"](FOUR, temperature=2.0, top_k=None, top_p=0.9)
+    hot = it["chances"](FOUR.clone(), temperature=2.0, top_k=None, top_p=0.9)
     require(bool((hot > 0).all()), found=_shown(hot), wanted="0.455 0.276 0.167 0.102")
-    both = it["chances"](FOUR, temperature=1.0, top_k=2, top_p=0.7)
+    both = it["chances"](FOUR.clone(), temperature=1.0, top_k=2, top_p=0.7)
     require(bool(both[0, 0] > 0.999), found=_shown(both), wanted="1 0 0 0")
 
 
@@ -126,7 +128,7 @@ def any_rows(it: Learned) -> None:
     """Each row by itself."""
     logits = 3 * torch.randn(5, 9)
     for choice in ({"top_k": 4}, {"top_p": 0.5}, {"temperature": 3.0, "top_k": 6, "top_p": 0.8}):
-        found = it["chances"](logits, **{**ALL, **choice})
+        found = it["chances"](logits.clone(), **{**ALL, **choice})
         change = distance(found, solution.chances(logits, **{**ALL, **choice}))
         require(change < 1e-4, choice=choice, change=f"{change:.2g}")
 
