@@ -113,7 +113,7 @@ EXERCISES = (
         18, "induction", ("repeated_texts", "induction_scores", "previous_scores", "find_circuit")
     ),
     Exercise(19, "specimen", ("findings", "Specimen"), seconds=120),
-    Exercise(20, "transformer", ("CopyTransformer", "training_step", "copy"), seconds=120),
+    Exercise(20, "transformer", ("CopyTransformer", "training_step", "copy"), seconds=300),
 )
 
 _TOPICS = (
