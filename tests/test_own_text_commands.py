@@ -83,8 +83,8 @@ def test_rows_without_a_field_are_skipped_and_counted_if_one_says_so(here: Path,
     (here / "pairs.jsonl").write_text("".join(f"{row}\n" for row in rows), encoding="utf-8")
     assert main(["new", "mine", "--table", "pairs.jsonl", *QUICK]) == 2
     assert capsys.readouterr().err.endswith(
-        "line 7: no field 'tgt' (there are 'src'); fix it, or have such lines skipped and counted: "
-        "--skip malformed\n"
+        "line 7: there is no field 'tgt' (the fields are 'src'); fix it, or have such lines "
+        "skipped and counted: --skip malformed\n"
     )
     assert main(["new", "mine", "--table", "pairs.jsonl", "--skip", "malformed", *QUICK]) == 0
     told = " ".join(capsys.readouterr().out.split())

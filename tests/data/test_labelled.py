@@ -113,7 +113,7 @@ WRONG = {
     "labels=.* must not be empty, nor start": {"labels": ("fine", "wet ")},
     "labels=.* is for task='classification'": {"task": "masked-lm", "format": "text"},
     "format='labelled' is for task='classification'": {"task": "masked-lm", "labels": ()},
-    "train=.* must be one for each of the 2 labels": {"train": ("a",)},
+    "train=.* must have one entry for each of the 2 labels": {"train": ("a",)},
     "columns=.* must name 2 .*'label'": {"format": "jsonl", "columns": ("text",)},
     "special_tokens=.* must all differ .* label tokens": {"labels": ("fine", "mask")},
     "special_tokens=.* must name 4": {"special_tokens": SPECIAL[:3]},

@@ -101,7 +101,7 @@ def test_a_field_inside_another_has_a_dotted_name(tmp_path: Path):
     (tmp_path / "a.jsonl").write_text("\n".join(lines), encoding="utf-8")
     columns = ("translation.en", "translation.zh")
     assert read(tmp_path / "a.jsonl", format="jsonl", columns=columns) == PAIRS
-    with pytest.raises(DataError, match=r"no field 'de' \(there are 'en', 'zh'\)"):
+    with pytest.raises(DataError, match=r"no field 'de' \(the fields are 'en', 'zh'\)"):
         read(tmp_path / "a.jsonl", format="jsonl", columns=("translation.en", "translation.de"))
 
 

@@ -283,7 +283,7 @@ INVALID = {
         {"a.jsonl": b'{"t":"one"}\n{"u":"two"}\n{"t":"three"}\n'},
         {"format": "jsonl", "columns": ("t",)},
         "malformed",
-        r"a\.jsonl, line 2: no field 't' \(there are 'u'\)",
+        r"a\.jsonl, line 2: there is no field 't' \(the fields are 'u'\)",
         [("one",), ("three",)],
     ),
     "a field that is no text": (

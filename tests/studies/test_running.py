@@ -201,7 +201,7 @@ def test_a_worker_that_fails_is_named_with_its_last_words(tmp_path: Path):
     [
         ("seeds = [3, 5]", "seeds = [3, 3]", "seeds=[3, 3] has a value twice"),
         ("seeds = [3, 5]", "sedes = [3]", "no key 'sedes'; did you mean 'seeds'?"),
-        ("[budget]", "[budget]\ntokens = 5", "is not one limit; write one of steps, tokens"),
+        ("[budget]", "[budget]\ntokens = 5", "must be exactly one limit; write one of steps"),
         ("steps = 12", "steps = -1", "budget.steps=-1 must be above 0"),
         ("model.d_ff = 24", "model.dff = 24", "no key model.dff; did you mean 'd_ff'?"),
         ("model.d_ff = 24", "parts.norm = 'x.py:N'", "is not FILE.py:NAME with a file beside"),

@@ -205,7 +205,10 @@ def _measure(
         values = evaluate(run, **where).values
         for name in measures:
             if name not in values:
-                raise InputError(f"measures has {name!r}; choose from {', '.join(values)}")
+                raise InputError(
+                    f"{name!r} in measures is not measured for this model; choose from "
+                    f"{', '.join(values)}"
+                )
             measured["values"][name + suffix] = values[name]
         return measured
     source, reference = files or (None, None)

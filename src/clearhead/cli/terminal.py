@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from typing import Any, TextIO, cast
 
 CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
-"""C0, DEL and C1, but for the tab and the line feed."""
+"""Control characters (C0, DEL and C1) except the tab and the line feed."""
 BREAK = re.compile(r"[\n\r\t\x0b\x0c\x1c-\x1e\x85\u2028\u2029]")
 """Characters that a program could take for the end of a line or a column."""
 

@@ -202,8 +202,9 @@ class DataConfig:
         check_labels(self.labels)
         for split in SPLITS if self.format == "labelled" else ():
             if len(self.paths(split)) not in (0, len(self.labels)):
-                rule = f"must be one for each of the {len(self.labels)} labels"
-                raise ConfigError(split, self.paths(split), rule, "in the order of data.labels")
+                rule = f"must have one entry for each of the {len(self.labels)} labels"
+                remedy = "list them in the order of data.labels"
+                raise ConfigError(split, self.paths(split), rule, remedy)
 
     def _check_held_out(self) -> None:
         for name, split in (("held_out", "valid"), ("held_out_test", "test")):

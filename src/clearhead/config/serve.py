@@ -27,7 +27,7 @@ class ServeOptions:
     workers: int = 1
     """Number of processes, each with one core and all models."""
     log_level: LogLevel = "info"
-    """Least important message that is logged."""
+    """Level of the least important messages that are logged."""
     precision: EnginePrecision = "float32"
     """The precision of a translator's weights."""
     engine_folder: str | Path | None = None

@@ -101,7 +101,7 @@ def attribution_parts(model: Model) -> AttributionParts:
 
 def rollout(t: Trace, kind: str = "self") -> Float[Tensor, "batch query key"]:
     """Follows attention back through the layers: the product of (mean over heads + identity) / 2
-    (Abnar and Zuidema 2020). `kind`: self, for an encoder, or causal."""
+    (Abnar and Zuidema 2020). `kind`: "self" for an encoder, "causal" for a decoder."""
     pattern = {"self": "encoder", "causal": "decoder"}.get(str(kind))
     if pattern is None:
         raise InputError(f"kind={kind!r} has no rollout; choose 'self' or 'causal'")

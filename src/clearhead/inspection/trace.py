@@ -126,8 +126,8 @@ class Trace:
         return bool(self._stored(name))
 
     def joined(self, name: str) -> Tensor:
-        """The calls of one decoding, one after another. Matrices grow with every call: keys that
-        an earlier query could not see yet are 0 in weights, -inf in scores."""
+        """The calls of one decoding, one after another. Matrices grow with every call: the entries
+        of keys that an earlier query could not see yet are 0 in weights and -inf in scores."""
         calls = self.calls(name)
         site = self._sites[name]
         if len({len(call) for call in calls}) > 1:

@@ -10,9 +10,9 @@ from clearhead.errors import DataError
 from clearhead.intake.unpack import MAX_GROWTH, MAX_RECORD, OpenedFile, naming, need, read_all
 
 MAX_BATCH = 2**28
-"""Bytes that the rows which are read together may take."""
+"""The highest number of bytes that the rows which are read together may take."""
 BATCH = 1024
-"""Rows that are read together at most."""
+"""The highest number of rows that are read together."""
 ROWS_OF_A_BYTE = 1000
 """The most rows for each byte of a file: more are not text, since they can be written down as one
 repeated row."""

@@ -170,8 +170,8 @@ def _as_task(
         )
     if len(labels) == 1 and columns:
         raise DataError(
-            f"{path}: column {chosen[-1]!r} has {labels[0]!r} in every row, but labels must "
-            "differ; choose another with columns=…"
+            f"{path}: column {chosen[-1]!r} has {labels[0]!r} in every row, but a classifier "
+            "needs two different labels; choose another column with columns=…"
         )
     only_label = (chosen[-1], labels[0]) if len(labels) == 1 else None
     if only_label:

@@ -218,7 +218,8 @@ def field_of(record: Any, column: str, *, is_label: bool = False) -> str:
         if isinstance(record.get(outer), dict):
             return field_of(record[outer], inner, is_label=is_label)
     if column not in record:
-        raise ValueError(f"no field {column!r} (there are {', '.join(map(repr, record))})")
+        fields = ", ".join(map(repr, record))
+        raise ValueError(f"there is no field {column!r} (the fields are {fields})")
     value = record[column]
     text = label_text(value) if is_label else value
     if not isinstance(text, str):

@@ -1,4 +1,4 @@
-"""Files as unpacked bytes: plain, gzip or zstd, by the end of their name."""
+"""Reads files as unpacked bytes: plain, gzip or zstd, as the ending of the name says."""
 
 import gzip
 import io

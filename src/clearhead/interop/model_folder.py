@@ -133,8 +133,8 @@ def load_model(
     device: torch.device | str = "cpu",
     own_parts: OwnParts = NONE,
 ) -> Model:
-    """The model of a folder, by default in the dtype of its weights. Only one tensor more than the
-    model is in memory at a time. A model with parts of your own needs their classes: a folder
+    """The model of a folder, by default in the dtype of its weights. Besides the model, only one
+    tensor is in memory at a time. A model with parts of your own needs their classes: a folder
     cannot make us run code."""
     folder = as_path("folder", folder)
     if dtype is not None and not (isinstance(dtype, torch.dtype) and dtype.is_floating_point):

@@ -1,5 +1,6 @@
-"""Catalogues of translations, PO and XLIFF: read by translate-toolkit (the extra `localise`),
-filled where they are open, and written whole. Everything else in them stays as it is."""
+"""Reads catalogues of translations (PO and XLIFF) with translate-toolkit (the extra `localise`),
+fills the entries that have no translation, and writes the whole file. Everything else in a file
+stays as it is."""
 
 import gettext
 import io

@@ -21,7 +21,7 @@ ROUNDED = 1e-9
 """The share by which a figure may be above its highest value: sacrebleu gives
 100.00000000000004."""
 MOST_LINES = 10**9
-"""The most lines of a test set."""
+"""The highest number of lines that a test set may have."""
 ResultLine = dict[str, Any]
 """arm, lr, seed, steps, fingerprint: which run. budget, beam, tests (files by name): what values
 depend on besides. values, left_out, n_lines: by column. valid_loss, parameters, tokens,

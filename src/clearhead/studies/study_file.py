@@ -285,7 +285,7 @@ def _check_sweep(arm: Arm) -> None:
 def _budget(table: Any) -> tuple[BudgetKind, float]:
     remedy = f"write one of {', '.join(BUDGETS)}, such as [budget] steps = 1000"
     if not isinstance(table, dict) or len(table) != 1 or next(iter(table)) not in BUDGETS:
-        raise ConfigError("budget", table, "is not one limit", remedy)
+        raise ConfigError("budget", table, "must be exactly one limit", remedy)
     kind, amount = next(iter(table.items()))
     if isinstance(amount, bool) or not isinstance(amount, int | float) or not amount > 0:
         raise ConfigError(f"budget.{kind}", amount, "must be above 0", remedy)

@@ -18,8 +18,8 @@ def unstated(reference: nn.Module, port: nn.Module) -> bool:
 
 
 def assumed_kind(reference: nn.Module, open_as: Callable[[ModelKind], Patient]) -> ModelKind:
-    """The first kind as which the reference answers. Of models that take one sequence, those whose
-    earlier outputs change with a later token are encoders."""
+    """The first kind of model that the reference can be called as. Of models that take one
+    sequence, those whose earlier outputs change with a later token are encoders."""
     problems: list[RecognitionError] = []
     for kind in _likely(reference):
         try:

@@ -41,8 +41,8 @@ def _read_labels(keys: Keys) -> dict[str, Any]:
         named = {str(number): label for number, label in named.items()}
     if not isinstance(named, dict) or {*named} != {str(number) for number in range(len(named))}:
         raise FolderError(
-            f"config.json: id2label={str(named)[:80]} must name the labels from '0' on; is it "
-            "damaged?"
+            f"config.json: id2label={str(named)[:80]} must have the keys '0', '1' "
+            "and so on, without a gap; is it damaged?"
         )
     return {"labels": [named[str(number)] for number in range(len(named))]}
 
