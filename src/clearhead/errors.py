@@ -5,11 +5,12 @@ from difflib import get_close_matches
 from typing import Any
 
 MAX_MESSAGE = 4000
-"""The most characters of a message, which may quote a file from somebody else."""
+"""The highest number of characters in a message, which may quote a file from somebody else."""
 MAX_VALUE = 200
-"""Characters of a value in a message."""
+"""The highest number of characters of a value in a message."""
 MAX_WORD = 100
-"""Characters of a word that may be a mistyped one: the search takes long for more."""
+"""The highest number of characters of a word that may be mistyped: the search for the nearest word
+takes long for more."""
 
 
 class ClearheadError(Exception):

@@ -27,8 +27,8 @@ DEFECTS: tuple[Defect, ...] = get_args(Defect)
 SPLITS = ("train", "valid", "test")
 N_BYTES = 256  # every byte-level vocabulary holds them all
 MOST_TOKENS = 2**20
-"""The most tokens of a new vocabulary: the trainer of tokenizers reserves memory for all of them,
-and the process ends if there is not enough."""
+"""The highest number of tokens in a new vocabulary: the trainer of tokenizers reserves memory for
+all of them, and the process ends if there is not enough."""
 MAX_PLACEHOLDERS = 1024
 TERM_TOKENS = ("<term-start>", "<term-target>", "<term-end>")
 """The reserved tokens around a term of a source: before it, before its translation, and after."""
@@ -135,7 +135,8 @@ class DataConfig:
     sample_mb: int = 256
     """A new tokenizer learns from at most so many megabytes, taken from the start of each file."""
     shard_mb: int = 64
-    """Megabytes of text in one token file: the most that has to be done again after a crash."""
+    """Megabytes of text in one token file. After a crash, no more than this has to be done
+    again."""
 
     def __post_init__(self) -> None:
         check_choices(self)

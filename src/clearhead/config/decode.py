@@ -29,7 +29,7 @@ class DecodeConfig:
     """Settings that say where a text begins and where it ends."""
 
     max_new: int = 256
-    """Most tokens to generate, the end included."""
+    """The highest number of tokens to generate, including the end token."""
     eos_id: int | None = 2
     """The token that ends a text; None: nothing does but `max_new`."""
     start_id: int | None = 1
@@ -148,7 +148,7 @@ class TranslateConfig:
     beam: BeamConfig = BeamConfig()
     """The search; width 1 is greedy."""
     max_new: int = 256
-    """Most tokens to generate for each text."""
+    """The highest number of tokens to generate for each text."""
     too_long: TooLongSource = "skip"
     """A text beyond the model's length: its translation stays empty and a warning says so (skip),
     its end is cut with a warning, or it is refused."""
@@ -168,7 +168,7 @@ class GenerateConfig:
     choice: Choice = Choice()
     """How each token is chosen."""
     max_new: int = 128
-    """Most tokens to generate for each text."""
+    """The highest number of tokens to generate for each text."""
     seed: int = 0
     """The same seed gives the same texts."""
     only: tuple[str, ...] = ()

@@ -48,7 +48,7 @@ class CalibrateOptions(SearchOptions):
     """How a translator is calibrated."""
 
     lines: int = 1000
-    """Most lines to translate, chosen at random (seeded)."""
+    """The highest number of lines to translate. They are chosen at random (seeded)."""
     save: bool = True
     """Write the curve into the model folder."""
 

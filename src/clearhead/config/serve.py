@@ -11,7 +11,7 @@ from clearhead.errors import ConfigError, nearest
 
 LogLevel = Literal["debug", "info", "warning", "error"]
 BYTES_OF_A_CHARACTER = 12
-"""The most bytes of a character in JSON: two escapes of a surrogate pair."""
+"""The highest number of bytes of a character in JSON: two escapes of a surrogate pair."""
 
 CAN_BE_ZERO = ("batch_ms", "batch_seconds", "max_alternatives", "short_tokens")
 
@@ -35,7 +35,7 @@ class ServeOptions:
     beam: int = SearchOptions.beam
     """Width of a translator's search; 1 is greedy."""
     max_new: int = SearchOptions.max_new
-    """Most tokens to generate for each sentence."""
+    """The highest number of tokens to generate for each sentence."""
     api_keys: str | Path | None = None
     """A file with one key per line; not given: the keys in the variable CLEARHEAD_API_KEYS,
     separated by commas; without either, no key is needed."""

@@ -16,7 +16,7 @@ Publish = Literal["last", "best", "average"]
 
 
 MAX_MICRO_BATCHES = 2**20
-"""The most micro-batches of one step: with more of them the first step would never end."""
+"""The highest number of micro-batches in one step: with more, the first step would never end."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -45,7 +45,7 @@ class SplitFacts:
     documents: int
     tokens: dict[str, int]
     longest: dict[str, int]
-    """The most tokens that a document has on each side."""
+    """The number of tokens in the longest document of each side."""
     skipped: dict[str, int]
     files: dict[str, list[FileFacts]]
 

@@ -15,7 +15,7 @@ from clearhead.text.tokenizer import Tokenizer, UnknownLetterError
 
 _INSIDE_WORD = re.compile(rf"[^\W{UNSPACED}]{{2}}")
 MAX_PLACES = 24
-"""The most word boundaries of a translation at which a term is tried."""
+"""The highest number of word boundaries in a translation at which a term is tried."""
 MAX_ROUNDS = 8
 """Terms of a translation whose places are looked for; more of them stand where the constraint puts
 them."""

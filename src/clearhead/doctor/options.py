@@ -28,7 +28,9 @@ def add_examine_options(parser: argparse.ArgumentParser, model: str) -> None:
     parser.add_argument("--kind", choices=KINDS, help="needed unless the model says it")
     parser.add_argument("--vocab-size", type=int, help="needed unless the model says it")
     parser.add_argument("--pad-id", type=int, help="the token that is padding")
-    parser.add_argument("--max-length", type=int, help="the most tokens that the model accepts")
+    parser.add_argument(
+        "--max-length", type=int, help="the highest number of tokens that the model accepts"
+    )
     parser.add_argument("--quick", action="store_true", help="leave out training and compilation")
     parser.add_argument("--only", nargs="+", metavar="CHECK", help="run only these checks")
     _add_seed(parser)

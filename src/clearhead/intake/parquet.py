@@ -14,8 +14,8 @@ MAX_BATCH = 2**28
 BATCH = 1024
 """The highest number of rows that are read together."""
 ROWS_OF_A_BYTE = 1000
-"""The most rows for each byte of a file: more are not text, since they can be written down as one
-repeated row."""
+"""The highest number of rows for each byte of a file: more are not text, since they can be written
+down as one repeated row."""
 HEAD = 2**16
 MAX_HEAD = 2**24
 TYPES = ("BYTE_ARRAY", "INT32", "INT64", "BOOLEAN")

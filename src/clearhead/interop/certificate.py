@@ -17,9 +17,9 @@ from clearhead.parts.positions import SinusoidalPositions
 
 PARITY = "parity.json"
 MAX_LOGITS = 2**26
-"""The most logits of one probe: half a gigabyte in fp64. With a very large vocabulary, or a very
-long context, whose attention is a square, the longest probe is shorter than the model's longest
-sequence."""
+"""The highest number of logits of one probe: half a gigabyte in fp64. With a very large vocabulary,
+or a very long context, whose attention is a square, the longest probe is shorter than the model's
+longest sequence."""
 
 
 @dataclass(frozen=True, kw_only=True)

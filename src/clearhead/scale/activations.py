@@ -31,13 +31,13 @@ class Activations:
     per_layer: float
     """Bytes that each layer (of each stack) keeps until its backward pass."""
     at_loss: float
-    """The most further bytes held until the backward pass reaches the last layer: embeddings,
-    logits and their gradient."""
+    """The highest number of further bytes held until the backward pass reaches the last layer:
+    embeddings, logits and their gradient."""
     in_layers: float
-    """The most further bytes held in the backward pass of a layer: its own gradient and (with
-    recompute) its activations among them."""
+    """The highest number of further bytes held in the backward pass of a layer, including its own
+    gradient and (with recompute) its activations."""
     at_end: float
-    """The most that is held besides gradients where the backward pass ends."""
+    """The highest number of bytes held besides gradients where the backward pass ends."""
 
 
 def activations(
@@ -103,9 +103,9 @@ class _Trace(NamedTuple):
 
     after_forward: int
     before_layers: int
-    """The most until the backward pass reaches the last layer."""
+    """The highest number until the backward pass reaches the last layer."""
     in_layers: int
-    """The most after that."""
+    """The highest number after that."""
     gradients: int
 
 

@@ -91,7 +91,7 @@ class RankMemory:
 
     @property
     def peak(self) -> float:
-        """The most of the three moments, with what is always held."""
+        """The highest total of the three moments, including what is always held."""
         return self.weights + self.optimizer + max(moment.total for moment in self.moments)
 
 

@@ -130,7 +130,8 @@ def is_share(column: str) -> bool:
 
 
 def _digits(column: str) -> int:
-    """The most digits after the point: of a measure from 0 to 100, thousandths mean nothing."""
+    """The highest number of digits after the point: of a measure from 0 to 100, thousandths mean
+    nothing."""
     return 5 if is_possible(column, math.inf) else 2
 
 

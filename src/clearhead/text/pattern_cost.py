@@ -35,9 +35,10 @@ from clearhead.text.patterns import parse
 MAX_PATHS = 60
 MAX_PROGRAM = 3000
 MAX_WORK = 100_000
-"""The most work of the proof; patterns in use need a quarter of it."""
+"""The highest amount of work that the proof may take; patterns in use need a quarter of it."""
 MAX_QUESTIONS = 300_000
-"""Whether a character is in a set; patterns in use need a sixth."""
+"""How often the proof may ask whether a character is in a set; patterns in use need a sixth of
+it."""
 MAX_WASTE = 2000
 """Steps that may be taken at one place for nothing; patterns in use take 100."""
 MAX_LOOK = 100
@@ -352,7 +353,7 @@ def _from_dead_ends(ways: Ways) -> list[Paths]:
 
 
 def _most_work(moves: dict[Paths, list[Move]]) -> int:
-    """The most work on any way through situations without loops."""
+    """The highest amount of work on any way through situations without loops."""
     most: dict[Paths, int] = {}
     for at in _from_dead_ends(_ways(moves)):
         most[at] = max((move.work + most.get(move.to, 0) for move in moves[at]), default=0)

@@ -40,8 +40,8 @@ from clearhead.training.tensor_parallel import check_divisible, divide, loss_of_
 WAITED_IN_VAIN = re.compile(r"time[d ]*out|connection (closed|reset|refused)|broken pipe", re.I)
 
 KEEP_GATHERED = 2**26
-"""The most bytes of sharded weights, all layers together, that stay gathered from the first forward
-pass of a step to its last backward pass: they are sent once, not for each pass."""
+"""The highest number of bytes of sharded weights, all layers together, that stay gathered from the
+first forward pass of a step to its last backward pass: they are sent once, not for each pass."""
 
 
 @dataclass(frozen=True)

@@ -50,7 +50,7 @@ def batch_flops(model: ModelConfig, batch: Batch) -> float:
 
 @cache
 def matmul_peak(device: torch.device, dtype: torch.dtype, rounds: int = 5) -> float:
-    """FLOP/s of a large square product: about the most that a step could reach."""
+    """The FLOP/s of a large square product: about the highest rate that a step could reach."""
     # On an accelerator many large ones: to start one and to wait for it takes longer than a small.
     size, repeats = (768, 1) if device.type == "cpu" else (4096, 10)
     a, b = torch.randn(2, size, size, device=device, dtype=dtype)

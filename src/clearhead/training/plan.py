@@ -34,7 +34,7 @@ class TrainingPlan:
     bytes_of: dict[str, int]
     """The bytes of weights, gradients and optimizer, on this rank."""
     peak_bytes: int
-    """The most that this process has held while it took the steps."""
+    """The highest number of bytes that this process has held while it took the steps."""
     targets_per_step: float
     seconds_per_step: float
     tokens_per_second: float

@@ -293,8 +293,8 @@ def _check_tokens(text: MeasuredText, held_out: float, length: int) -> None:
 
 
 def lengths(template: Recipe) -> tuple[int, int]:
-    """The most tokens of a document, and the least that the model must hold. Learned positions have
-    a fixed number; all others are computed, and can be extended."""
+    """The highest number of tokens of a document, and the lowest number that the model must hold.
+    Learned positions have a fixed number; all others are computed, and can be extended."""
     assert template.model is not None
     if template.train.start_from is None:
         return TOO_LONG, 128 if template.data.task != "language-model" else 1
