@@ -123,7 +123,8 @@ class DataConfig:
     placeholders: int = 0
     """Pairs only: reserved tokens of a new tokenizer for what a translation must keep, such as
     placeholders, tags and addresses. Each becomes one of them before tokenising, and decoding gives
-    each back exactly once. As many as a text has at most, such as 32; 0: they are text."""
+    each back exactly once. Set it to the highest number that one text has, such as 32; with 0 they
+    stay text."""
     glossary: str | None = None
     """Pairs only: a CSV file of terms and their translations, found like tokenizer_file. Where both
     sides of a pair have a term, the source says its translation between reserved tokens, so that

@@ -41,7 +41,7 @@ class SentenceBeam:
 
     input: DecodeInput
     max_tokens: int
-    """Tokens that a text can have at most."""
+    """The highest number of tokens that a text can have."""
     slots: list[Hypothesis | None]
     """Unfinished texts. Row i of the model's batch, counted within the sentence, is slot i; None:
     the slot is empty, and what its row computes is ignored."""

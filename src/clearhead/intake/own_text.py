@@ -20,7 +20,7 @@ from clearhead.localise.catalogues import ENDINGS, check_can_localise, read_pair
 from clearhead.text.tokenizer import check_is_text
 
 N_PLACEHOLDERS = 32
-"""The spans that all but a few texts of programs have at most."""
+"""The highest number of spans in all but a few texts of programs."""
 FEW = 20
 """Fewer texts than these are each a file, whose end is held out, and not lines to draw from."""
 

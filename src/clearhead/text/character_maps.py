@@ -19,8 +19,8 @@ LEAF, WIDE, LABEL = 1 << 8, 1 << 9, (1 << 31) | 0xFF
 
 
 def map_growth(encoded: str, *, compatible: bool) -> int:
-    """How many times longer the map makes a text at most. `compatible`: the text has been brought
-    into a compatible form (NFKC, NFKD) before, so that most of the map's entries never occur."""
+    """How many times longer the map can make a text. `compatible`: the text has been brought into a
+    compatible form (NFKC, NFKD) before, so that most of the map's entries never occur."""
     try:
         content = base64.b64decode(encoded, validate=True)
     except binascii.Error:

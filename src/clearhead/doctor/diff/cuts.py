@@ -33,7 +33,7 @@ class Cut:
     is_firm: bool = False
     """Whether results that mix elements have an equal again, so that their order is right."""
     apart: float = 0.0
-    """How far the results that have an equal again are from it, at most."""
+    """The largest distance between a result that has an equal again and that equal."""
     also: tuple[int, ...] = ()
     """replace: other operations that make the same table again, which are one with this one."""
 

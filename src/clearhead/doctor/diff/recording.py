@@ -60,7 +60,7 @@ class Plan:
 
 
 def mapped(arguments: Any, change: Callable[[Any], Any]) -> Any:
-    """Arguments of an operation with each value changed: they are nested once at most."""
+    """Arguments of an operation with each value changed: they are nested at most once."""
     if isinstance(arguments, dict):
         return {name: mapped(value, change) for name, value in arguments.items()}
     if isinstance(arguments, list | tuple):

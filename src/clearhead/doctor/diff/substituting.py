@@ -83,7 +83,7 @@ class _Gain(NamedTuple):
     is_firm: bool
     """Whether none lost its equal, and what mixes elements is among them."""
     apart: float
-    """How far those results are from their equals, at most."""
+    """The largest distance between one of those results and its equal."""
 
 
 class Substitution:
