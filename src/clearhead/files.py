@@ -38,7 +38,7 @@ class NewFile:
     def __init__(self, path: Path) -> None:
         self.path = path
         refuse_folder(path)
-        # What mkstemp does, a new file under an unpredictable name, but for its mode:
+        # A new file under an unpredictable name, as mkstemp makes it, except for its mode:
         # mkstemp's files can be read by their owner only, whatever the umask says.
         self.beside = path.with_name(f"{path.name}.{secrets.token_hex(8)}{PARTIAL}")
         flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | _PLAIN

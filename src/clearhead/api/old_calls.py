@@ -92,7 +92,7 @@ def old_classify(
 
 
 def _taken(options: dict[str, Any], in_detail: str) -> tuple[bool, int, str]:
-    """The old keywords but for `n_best`, taken out of the options."""
+    """Takes the old keywords, except `n_best`, out of the options."""
     for name in sorted(OLD & options.keys()):
         warn_of_old(f"the keyword {name}", INSTEAD.get(name, f"call {in_detail}"))
     taken = options.pop("details", False), options.pop("number", 1), options.pop("called", "text")

@@ -162,7 +162,7 @@ def _refuse_what_data_decide(keys: Sequence[str]) -> None:
 
 
 def toml_value(value: object) -> str:
-    """JSON's words, numbers, texts and lists are TOML's too, but for one character."""
+    """JSON's words, numbers, texts and lists are also those of TOML, except for one character."""
     return json.dumps(value, ensure_ascii=False).replace("\x7f", r"\u007f")
 
 

@@ -42,7 +42,7 @@ def require(holds: object, **numbers: object) -> None:
 
 
 def close(one: Tensor, other: Tensor, tolerance: float = TOLERANCE) -> bool:
-    """Whether shapes are equal, and numbers are equal but for rounding."""
+    """Whether shapes are equal, and numbers are equal apart from rounding."""
     return one.shape == other.shape and torch.allclose(
         one.double(), other.double(), atol=tolerance, rtol=tolerance
     )
@@ -246,8 +246,8 @@ def behaviour(probe: FunctionProbe, function: Any, seed: int) -> object:
 
 
 def same(one: object, other: object) -> bool:
-    """Whether results are equal: tensors but for rounding, NaN equal to NaN, and errors by their
-    message."""
+    """Whether results are equal. Tensors may differ by rounding, NaN equals NaN, and errors are
+    compared by their message."""
     match one, other:
         case Tensor(), Tensor():
             return one.shape == other.shape and torch.allclose(

@@ -251,7 +251,7 @@ def _apart(actual: Tensor, wanted: Tensor) -> float:
 def _all_apart(
     actual: dict[str, Tensor], wanted: dict[str, Tensor], whose: str, limit: float
 ) -> float:
-    """The differences of the loss, and of all gradients together: some gradients are 0 but for
+    """The differences of the loss, and of all gradients together: some gradients are 0 apart from
     rounding."""
     names = [name for name in wanted if name != "loss"]
     gradients = [torch.cat([each[name].flatten() for name in names]) for each in (actual, wanted)]

@@ -225,7 +225,7 @@ class SoftmaxOutputs(_Mode):
         return result
 
     def with_sink(self, weights: Tensor) -> bool:
-        """Whether these are the weights of a softmax but for its last column: of a sink, which
+        """Whether these are the weights of a softmax without its last column: that of a sink, which
         takes a share of the weights and stands for no key."""
         wider = (*weights.shape[:-1], weights.shape[-1] + 1)
         alike = (o[..., :-1] for o in self.outputs if o.shape == wider)

@@ -65,7 +65,7 @@ def stream_out_of(visit: Visit) -> Tensor:
 
 
 def is_vector(parameter: Tensor) -> bool:
-    """Whether it has one axis, or none, but for axes of 1."""
+    """Whether it has at most one axis, apart from axes of size 1."""
     return parameter.numel() == max(parameter.shape, default=1)
 
 

@@ -87,7 +87,7 @@ def _parser(compares: bool) -> argparse.ArgumentParser:
 
 
 def _settings(arguments: argparse.Namespace, function: Callable[..., Any]) -> dict[str, Any]:
-    """The options that are parameters of the function, but for the models."""
+    """The options that are parameters of the function, except the models."""
     known = inspect.signature(function).parameters.values()
     names = [p.name for p in known if p.kind is p.KEYWORD_ONLY]
     return {name: value for name, value in vars(arguments).items() if name in names}

@@ -280,12 +280,12 @@ class Patient:
         return self.noisy_copy()
 
     def training_copy(self) -> nn.Module:
-        """In training mode, but for its dropout."""
+        """A copy of the model in training mode, with dropout switched off."""
         return _without_dropout(self.copy().train())
 
     @cached_property
     def in_training(self) -> nn.Module:
-        """The specimen in training mode, but for its dropout. Use it as the specimen."""
+        """The specimen in training mode, with dropout switched off. Use it as the specimen."""
         model = _without_dropout(copy_model(self.specimen, share_weights=True).train())
         with torch.no_grad():
             one, other = (self.logits(model, self.draw(2)) for _ in range(2))

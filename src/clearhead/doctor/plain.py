@@ -18,7 +18,7 @@ from .texts import (
 )
 
 CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
-"""C0, DEL and C1, but for the tab and the line feed."""
+"""Control characters (C0, DEL and C1) except the tab and the line feed."""
 _STATUSES = ("passed", "found", "not applicable", "could not run")
 
 

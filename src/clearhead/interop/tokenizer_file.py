@@ -38,8 +38,9 @@ def open_tokenizer(folder: Path, name: str = TOKENIZER) -> Tokenizer:
 
 
 def copy_tokenizer(source: Path, target: Path, config: ModelConfig) -> None:
-    """Copies the tokenizer files, if the model has all their tokens: byte for byte, but for padding
-    and cutting, which no tokenizer does here."""
+    """Copies the tokenizer files if the model has all their tokens. The copies are equal byte for
+    byte, except that the settings for padding and cutting, which no tokenizer does here, are
+    removed."""
     sizes = {TOKENIZER: config.vocab_size, SOURCE: config.vocab_size}
     for name, size in {**sizes, TARGET: config.output_vocab_size}.items():
         if not has_file(source, name):

@@ -26,7 +26,7 @@ class PlannedRun:
     name: str
     model: ModelConfig
     train: TrainConfig
-    """The settings of the run, but for those of the layout."""
+    """The settings of the run, except those of the layout."""
     written: TrainConfig
     """The recipe's settings without options; for a model alone, the defaults."""
     gpus: int

@@ -85,7 +85,7 @@ def take_step(
 
 def seed_step(seed: int, step: int, rank: int) -> None:
     """Dropout of a step is a function of these three: a resumed run needs no saved generator state,
-    and ranks drop different positions, but for those that work on the same samples."""
+    and ranks drop different positions, except those that work on the same samples."""
     torch.manual_seed(derive_key(seed, "step", step, "rank", rank) % 2**63)
 
 

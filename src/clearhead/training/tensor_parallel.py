@@ -54,7 +54,7 @@ def check_divisible(model: ModelConfig, own_parts: OwnParts, group: int) -> None
         ("vocab_size", model.vocab_size),
         ("target_vocab_size", model.output_vocab_size),
     ):
-        if -(-size // group) * (group - 1) >= size:  # equal shares but for the last, which is less
+        if -(-size // group) * (group - 1) >= size:  # equal shares, and a smaller last one
             rule = f"leaves a rank without any token of model.{name}={size}"
             raise ConfigError("train.tensor_parallel", group, rule, "try fewer")
     if model.p_attention_dropout:
@@ -146,7 +146,7 @@ class VocabularyParallel:
         here = (places >= 0) & (places < width)
         own = logits.gather(1, places.clamp(0, width - 1)[:, None])[:, 0]
 
-        highest = logits.detach().amax(-1)  # of no consequence but for the size of what is summed
+        highest = logits.detach().amax(-1)  # changes only the size of what is summed
         dist.all_reduce(highest, dist.ReduceOp.MAX, self.mesh.get_group())
         shares = torch.stack(
             [

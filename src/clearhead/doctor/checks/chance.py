@@ -247,7 +247,7 @@ def _wrong_rate(path: str, module: nn.Module, given: Tensor, output: Tensor) -> 
         return None
     # Six standard deviations of a fair draw: one false alarm in 10⁹.
     margin = 6 * (asked * (1 - asked) / n_there) ** 0.5
-    if output.data_ptr() == given.data_ptr():  # in place: what was given is gone, but for zeros
+    if output.data_ptr() == given.data_ptr():  # in place: only the zeros of what was given are left
         measured = int((output == 0).sum()) / output.numel()
         if measured >= asked - margin:
             return None

@@ -1,4 +1,4 @@
-"""Training and evaluation are the same model, but for its chance."""
+"""Checks that training and evaluation compute the same, apart from what is random."""
 
 from collections.abc import Iterator
 

@@ -12,7 +12,7 @@ from ..witness import watch
 
 # A gain of 1 and a shift of 0 give a size of 1; a shift of 1 gives 1.41.
 _ALLOWED = 0.2
-# To a norm size is nothing, but for its epsilon.
+# The size of its input does not matter to a norm, apart from the epsilon.
 _LARGER, _SCALE_ALLOWED = 4.0, 1.5
 
 

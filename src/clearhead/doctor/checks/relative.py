@@ -176,8 +176,9 @@ def _by_distance(scores: Tensor) -> Tensor:
 
 
 def _turned(values: Tensor | None) -> bool:
-    """One token everywhere has one value everywhere, but for the first positions, where a short
-    convolution has less to read. A rotation changes it, and leaves its length."""
+    """Whether the values of a repeated token are rotated. Without a rotation they are the same
+    everywhere except at the first positions, where a short convolution has less to read. A rotation
+    changes the value but not its length."""
     if values is None or values.dim() != 3:
         return False
     values = values[:, values.shape[1] // 2 :]
