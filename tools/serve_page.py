@@ -22,7 +22,7 @@ HEADINGS = {
         ("model", "clients", "sentences per core second", "of CTranslate2 alone", "p50", "p95",
          "p99", "memory"),
         ("model", "sentences per core second", "cores", "workers' memory"),
-        ("model", "the long request", "single sentences alone: p50", "p99", "beside it: p50", "p99",
+        ("model", "the long request", "single sentences alone: p50", "p99", "during it: p50", "p99",
          "p99, times that alone"),
         "No figures yet: `python -m benchmarks.serve load` and `fair NAME=MODEL` measure them.\n",
     ),

@@ -1,4 +1,4 @@
-"""clearhead beside the tools that a user would pick instead: one core each, the same data.
+"""Compares clearhead with the tools that a user would pick instead: one core each, the same data.
 
 __main__        which runs there are; each finished point is a line of results/peers.jsonl
 environments    a virtual environment for each peer

@@ -1,4 +1,4 @@
-"""clearhead beside its peers, on one core each.
+"""Compares clearhead with its peers, on one core each.
 
     python -m benchmarks.peers                            # every run that has no line yet
     python -m benchmarks.peers --only joeynmt-authors     # or some of them

@@ -83,7 +83,7 @@ class Signature:
         return keyword or list(self.arguments).index(name) != place
 
     def filled(self) -> Iterator[Form]:
-        """What the model cannot be called without, beside its tokens."""
+        """What the model cannot be called without, besides its tokens."""
         patient = self.patient
         constants: dict[str, Any] = {"return_dict": True} if "return_dict" in self.arguments else {}
         start = next((name for name in self.needed if name in STARTS), None)

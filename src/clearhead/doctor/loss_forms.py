@@ -1,5 +1,5 @@
-"""The losses that people compute of logits and targets, beside plain cross-entropy: label smoothing
-in its forms, and terms that no target changes."""
+"""The losses that people compute of logits and targets, besides plain cross-entropy: label
+smoothing in its forms, and terms that no target changes."""
 
 import math
 from collections.abc import Iterator

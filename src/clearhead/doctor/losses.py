@@ -153,7 +153,7 @@ def _label_of(patient: Patient) -> str | None:
 
 
 def _argument_of_labels(patient: Patient, form: Form) -> str | None:
-    """An argument of labels beside the tokens."""
+    """An argument of labels besides the tokens."""
     elsewhere = form.methods or form.shifts_itself or form.inside is not None
     return None if elsewhere else _label_of(patient)
 

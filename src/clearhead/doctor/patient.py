@@ -144,7 +144,7 @@ class Calls:
     generate_takes_masks: bool = False
     """Whether `generate` passes `inputs.real` on, so that prompts can be padded on the left."""
     more_outputs: Callable[[nn.Module, CallInputs], list[Tensor]] | None = None
-    """What comes back beside the logits and is learnt too, such as the scores of another head."""
+    """What comes back besides the logits and is learnt too, such as the scores of another head."""
     attention: Callable[[nn.Module, CallInputs], list[Tensor]] | None = None
     """The attention weights that the model returns, (batch, heads, query, key) each."""
 
@@ -187,7 +187,7 @@ class Patient:
 
     @property
     def has_source(self) -> bool:
-        """Whether it takes a source beside its tokens."""
+        """Whether it takes a source besides its tokens."""
         return self.kind == "encoder-decoder" and not self.one_sequence
 
     @property

@@ -35,5 +35,5 @@ def set_seed(seed: int) -> None:
 
 
 def _seeded_devices() -> list[int]:
-    """The devices whose generators torch.manual_seed sets, beside the processor's."""
+    """The devices whose generators torch.manual_seed sets, besides the processor's."""
     return list(range(torch.cuda.device_count())) if torch.cuda.is_initialized() else []

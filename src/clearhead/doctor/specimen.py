@@ -19,7 +19,7 @@ DEFECTS = {
     "causal.one_sequence": "one sequence feeds encoder and decoder: the targets leak",
     "residual.after_norm": "x is overwritten by its norm before it is added again",
     "dropout.twice": "dropout on the embedding, and again in front of the layers",
-    "embedding_scale.drowned": "small embeddings beside sinusoids of size 1, without √d_model",
+    "embedding_scale.drowned": "small embeddings with sinusoids of size 1, without √d_model",
     "ignored_targets.token": "token 0 is ignored as a target, though it is a word",
     "ignored_targets.none_left": "a batch of ignored targets has the loss NaN",
     "greedy.train": "generate leaves dropout on",

@@ -1,4 +1,4 @@
-"""What the page has to know of a model beside its graphs: names, labels, and how text becomes
+"""What the page has to know of a model besides its graphs: names, labels, and how text becomes
 tokens."""
 
 import json

@@ -90,7 +90,7 @@ def _pad_the_end(patient: Patient, inputs: CallInputs) -> None:
 
 
 def _grows(patient: Patient, model: nn.Module) -> Iterator[Finding]:
-    """What modules keep beside their weights is not more after each call."""
+    """What modules keep besides their weights does not grow with each call."""
     inputs = patient.draw(2)
     kept: list[dict[str, int]] = []
     with torch.no_grad():

@@ -39,7 +39,7 @@ class Swap:
 
 @dataclass(frozen=True)
 class Plan:
-    """What a run does beside recording."""
+    """What a run does besides recording."""
 
     replace: Mapping[int, Tensor] = field(default_factory=dict)
     """Values in place of results, by their operation."""

@@ -1,4 +1,4 @@
-"""Tokens fed in pieces through the port's cache, beside the reference's pass of all of them."""
+"""Feeds tokens in pieces through the port's cache, and compares with the reference's whole pass."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
