@@ -29,7 +29,7 @@ def parser() -> argparse.ArgumentParser:
     ("library", "command_line"),
     [
         ("beam=2 does not apply; try beam=1", "--beam 2 does not apply; try --beam 1"),
-        ("name another: folder=…", "name another: --out FOLDER"),
+        ("name another folder: folder=…", "name another folder: --out FOLDER"),
         ("have it cut: too_long='cut'", "have it cut: --too-long cut"),
         ("such as columns=['de', 'the text']", "such as --columns de 'the text'"),
         ("leave out exact=True, or check=False", "leave out --exact, or --no-check"),

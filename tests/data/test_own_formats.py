@@ -111,7 +111,7 @@ def test_a_translation_memory_is_read_without_the_codes_of_its_program(tmp_path,
     path = write_tmx(tmp_path / "a.tmx", encoding, head)
     expected = [(f"{en} now", zh) for en, zh in PAIRS]
     assert read(path, format="tmx", columns=("en", "zh-CN")) == expected
-    with pytest.raises(DataError, match=r"no text in 'fr' \(there are 'en-us', 'zh-cn'\)"):
+    with pytest.raises(DataError, match=r"no text in 'fr' \(only in 'en-us', 'zh-cn'\)"):
         read(path, format="tmx", columns=("en", "fr"))
 
 
@@ -285,14 +285,14 @@ def test_records_of_json_that_are_invalid_are_named_or_skipped(tmp_path: Path):
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ('[{"a": "x"},\n{"a" "y"}]', r"line 2: not JSON \(Expecting ':' delimiter\)"),
-        ('[{"a": "x"},\n\n{"a": "y"', "line 3: not JSON .*was it copied whole"),
-        ('[{"a": "x"} {"a": "y"}]', "line 1: not JSON .a comma is missing before this"),
-        ('[{"a": "x"},\n', "line 2: not JSON .the list does not end"),
-        ('["a", "b"]\n["c", "d"]', r"line 2: not JSON .*rename the file to end in \.jsonl"),
-        ("[" * 100_000, "not JSON .values nested too deeply"),
-        (f"[{'1' * 5000}]", "line 1: not JSON .Exceeds the limit"),
-        ('{"a": "x"}\nand so on', "line 2: not JSON .Expecting value"),
+        ('[{"a": "x"},\n{"a" "y"}]', r"line 2: this is not JSON \(Expecting ':' delimiter\)"),
+        ('[{"a": "x"},\n\n{"a": "y"', "line 3: this is not JSON .*was it copied whole"),
+        ('[{"a": "x"} {"a": "y"}]', "line 1: this is not JSON .a comma is missing before this"),
+        ('[{"a": "x"},\n', "line 2: this is not JSON .the list does not end"),
+        ('["a", "b"]\n["c", "d"]', r"line 2: this is not JSON .*rename the file to end in \.jsonl"),
+        ("[" * 100_000, "not JSON .the values are nested too deeply"),
+        (f"[{'1' * 5000}]", "line 1: this is not JSON .Exceeds the limit"),
+        ('{"a": "x"}\nand so on', "line 2: this is not JSON .Expecting value"),
     ],
 )
 def test_what_is_not_json_is_refused_with_its_line(tmp_path: Path, text: str, message: str):
@@ -542,9 +542,13 @@ def test_a_command_that_is_proposed_can_be_pasted(tmp_path: Path):
 def test_an_error_in_a_csv_names_the_line_that_an_editor_shows(tmp_path: Path):
     rows = [("en", "zh"), ("two\nlines", "两行"), *PAIRS[:2], ("alone",)]
     path = write_csv(tmp_path / "a.csv", rows)
-    with pytest.raises(DataError, match=r"a\.csv, line 6: 1 column\(s\) where 2 are expected"):
+    with pytest.raises(
+        DataError, match=r"a\.csv, line 6: the line has 1 column\(s\), but 2 are expected"
+    ):
         read(path, format="csv", columns=("en", "zh"))
-    with pytest.raises(DataError, match=r"a\.tmx, unit 1: no text in 'fr' .*such units skipped"):
+    with pytest.raises(
+        DataError, match=r"a\.tmx, unit 1: there is no text in 'fr' .*such units skipped"
+    ):
         read(write_tmx(tmp_path / "a.tmx"), format="tmx", columns=("en", "fr"))
 
 
@@ -573,7 +577,7 @@ def test_a_blank_line_of_a_csv_is_blank_wherever_it_stands(tmp_path: Path):
     path.write_text("\nen,zh\n\none,一\n \ntwo,二\n\n", encoding="utf-8")
     settings = {"format": "csv", "columns": ("en", "zh")}
     assert read(path, **settings, skip=("blank",)) == [("one", "一"), ("two", "二")]
-    with pytest.raises(DataError, match=r"a\.csv, line 1: a blank line; .*\[\"blank\"\]"):
+    with pytest.raises(DataError, match=r"a\.csv, line 1: the line is blank; .*\[\"blank\"\]"):
         read(path, **settings)
 
 

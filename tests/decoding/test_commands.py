@@ -149,7 +149,7 @@ def test_an_output_is_not_emptied_for_an_input_that_is_itself_or_is_not_there(
     kept = tmp_path / "kept.txt"
     kept.write_text("ein Hund\n")
     again = inside("translate", folder / "mt", "--input", kept, "--output", kept)
-    assert again.returncode == 2 and "is the input itself; name another" in again.stderr
+    assert again.returncode == 2 and "is the input itself; name another file" in again.stderr
     with kept.open() as file:
         command = ["translate", str(folder / "mt"), "--output", str(kept)]
         piped = subprocess.run(

@@ -398,7 +398,7 @@ def test_a_packed_line_for_translate_has_a_limit(tmp_path: Path):
             file.write(bytes(MEGABYTE))
     given = Namespace(input=path)
     answer = outcome(lambda: list(read_lines(given)), seconds=30, megabytes=700)
-    assert "a line of more than 67,108,864 bytes" in answer
+    assert "a line has more than 67,108,864 bytes" in answer
 
 
 def test_a_manifest_without_end_is_not_read(tmp_path: Path):

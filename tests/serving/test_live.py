@@ -98,7 +98,7 @@ def test_a_checkpoint_shows_its_own_weights_and_the_model_comes_back():
         assert found == document, step
     assert n_read == [7]
     answer = here.post("/api/look", json={"text": TEXT, "checkpoint": 8})
-    assert answer.status_code == 400 and "it has [7, 12]" in answer.json()["error"]
+    assert answer.status_code == 400 and "choose from [7, 12]" in answer.json()["error"]
 
 
 @pytest.mark.parametrize(

@@ -282,7 +282,7 @@ def test_evaluate_gives_the_loss_of_a_masked_language_model(tmp_path: Path, monk
     assert main(["evaluate", "runs/masked"]) == 2
     assert "prepared/masked holds no prepared data" in capsys.readouterr().err
     assert main(["evaluate", "runs/masked/model"]) == 2
-    assert "--prepared is missing: the folder of the prepared data" in capsys.readouterr().err
+    assert "--prepared is missing; give the folder of the prepared data" in capsys.readouterr().err
 
 
 def test_data_of_another_tokenizer_is_refused(trained: Path, tmp_path: Path, capsys):

@@ -50,7 +50,7 @@ def calibrate(
         _refuse_others_folder(opened)
     if split is not None and (source is not None or reference is not None):
         rule = "is a part of the run's own data"
-        raise ConfigError("split", split, rule, "leave it out, or the files")
+        raise ConfigError("split", split, rule, "leave out either split or the files")
     check_scoring(None, lowercase=False)  # before translating, which takes its time
     split = split or ("valid" if source is None and reference is None else None)
     sources, references, where = pairs_to_translate(opened, split, source, reference)

@@ -55,7 +55,7 @@ def _data_of_encoder(model: TokenizedModel, prepared: str | Path | None) -> Corp
     vocabulary."""
     default = data_of_run(model.folder, PREPARED) if model.is_run else None
     if prepared is None and default is None:
-        raise InputError("prepared= is missing: the folder of the prepared data")
+        raise InputError("prepared= is missing; give the folder of the prepared data")
     folder = as_path("prepared", prepared, default)
     if not is_prepared(folder):
         raise DataError(f"{folder} holds no prepared data; name the data of the run: prepared=…")

@@ -96,4 +96,4 @@ def _does_not_apply(name: str, value: object, kind: _Kind) -> ClearheadError:
 def _refuse_both(split: str | None, texts: Mapping[str, Any]) -> None:
     if split is not None and {"text", "source", "reference"} & texts.keys():
         rule = "is a part of the run's own data"
-        raise ConfigError("split", split, rule, "leave it out, or the files")
+        raise ConfigError("split", split, rule, "leave out either split or the files")

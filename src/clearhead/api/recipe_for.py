@@ -185,13 +185,13 @@ def _check_out(out: Path) -> None:
         )
     if not os.access(out.parent, os.W_OK):
         raise ClearheadError(
-            f"{out} cannot be written: its folder is read-only; name another: out=…"
+            f"{out} cannot be written: its folder is read-only; name another file: out=…"
         )
     if is_there:
-        raise ClearheadError(f"{out} already exists; remove it, or name another: out=…")
+        raise ClearheadError(f"{out} already exists; remove it, or name another file: out=…")
     if out.stem == "recipe":
         raise ClearheadError(f"out={str(out)!r} is named like a run's own recipe; try another name")
 
 
 def _unwritable(out: Path, error: OSError) -> ClearheadError:
-    return ClearheadError(f"{out} cannot be written ({error.strerror}); name another: out=…")
+    return ClearheadError(f"{out} cannot be written ({error.strerror}); name another file: out=…")

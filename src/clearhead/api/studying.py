@@ -314,7 +314,8 @@ def _steps_for_tokens(run: Run, tokens: float) -> int:
         n_seen += count_targets(batch, model)
         if n_seen >= tokens:
             return step
-    raise ConfigError("budget.tokens", tokens, "cannot be reached", "the data have no target token")
+    rule = "cannot be reached, since the data have no target token"
+    raise ConfigError("budget.tokens", tokens, rule, "give data with target tokens")
 
 
 def _introduction(plan: StudyPlan, n_missing: int, seconds: float, workers: int) -> str:

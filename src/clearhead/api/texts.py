@@ -168,7 +168,7 @@ def _refuse_frames(value: object) -> None:
 def given_lines(name: str, lines_given: LinesGiven | None, what: str) -> list[str]:
     """The lines of a file, or those in memory; `what` says in messages what is missing."""
     if lines_given is None:
-        raise InputError(f"{name}= is missing: {what}")
+        raise InputError(f"{name}= is missing; give {what}")
     if not isinstance(lines_given, str | Path):
         _refuse_frames(lines_given)
         if isinstance(lines_given, bytes | dict | set) or not isinstance(lines_given, Iterable):

@@ -124,7 +124,7 @@ def _packed_lines(file: BinaryIO) -> Iterator[bytes]:
     with gzip.GzipFile(fileobj=file) as unpacked:
         while line := unpacked.readline(MAX_RECORD + 1):
             if len(line) > MAX_RECORD:
-                raise ValueError(f"a line of more than {MAX_RECORD:,} bytes")
+                raise ValueError(f"a line has more than {MAX_RECORD:,} bytes")
             yield line
 
 

@@ -197,11 +197,13 @@ def _check_keys(tables: dict[str, Any], path: str) -> None:
             remedy = nearest(section, SECTIONS)
             if not tables.keys() & SECTIONS.keys():
                 remedy += "; is it a recipe? clearhead new NAME makes one"
-            raise ClearheadError(f"{path}: no table [{section}]; {remedy}")
+            raise ClearheadError(f"{path}: there is no table [{section}]; {remedy}")
         known = [field.name for field in fields(SECTIONS[section])]
         for key in table:
             if key not in known:
-                raise ClearheadError(f"{path}: no key {section}.{key}; {nearest(key, known)}")
+                raise ClearheadError(
+                    f"{path}: there is no key {section}.{key}; {nearest(key, known)}"
+                )
 
 
 def _parse(

@@ -302,7 +302,7 @@ def read_note(path: Path) -> dict[str, Any]:
 def _json(path: Path) -> Any:
     size = path.stat().st_size
     if size > MAX_MANIFEST:
-        raise ValueError(f"{size:,} bytes, more than any manifest has")
+        raise ValueError(f"it has {size:,} bytes, more than any manifest has")
     return json.loads(path.read_text(encoding="utf-8"))
 
 

@@ -282,7 +282,7 @@ def _check_same(folder: Path, old: PreparePlan, new: PreparePlan) -> None:
     if changes:
         raise DataError(
             f"{folder} was prepared from something else: {'; '.join(changes[:6])}"
-            f"{' …' if len(changes) > 6 else ''}; choose another: folder=…, or replace it: "
+            f"{' …' if len(changes) > 6 else ''}; choose another folder: folder=…, or replace it: "
             "overwrite=True"
         )
 

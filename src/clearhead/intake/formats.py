@@ -122,7 +122,7 @@ def _whole_file(file: OpenedFile, split: str, sieve: Sieve) -> Iterator[Document
     share = sieve.config.share(split, len(text))
     text = text[share.start : share.stop]
     if not text.strip():
-        sieve.reject("blank", place, "no text in the file")
+        sieve.reject("blank", place, "the file has no text")
         return
     yield Document((text,), place)
 
@@ -150,7 +150,9 @@ def _lines(file: OpenedFile, sieve: Sieve) -> Iterator[Raw]:
         if number == 1 and not ended and b"\r" in line:
             raise only_carriage_returns(file.path)
         if too_long:
-            sieve.reject("too-long", place, f"a line of more than {limit} bytes (data.max_bytes)")
+            sieve.reject(
+                "too-long", place, f"the line has more than {limit} bytes (data.max_bytes)"
+            )
             yield Raw([], place)  # keeps two files in step
             continue
         yield Raw([line], place)
@@ -181,7 +183,7 @@ def _records(file: OpenedFile, sieve: Sieve, fields_of: FieldsOf) -> Iterator[Ra
         content = line[0]
         assert isinstance(content, bytes)
         if not content.strip():
-            sieve.reject("blank", place, "a blank line")
+            sieve.reject("blank", place, "the line is blank")
             continue
         try:
             fields = fields_of(content)

@@ -88,7 +88,7 @@ class Sieve:
             return None
         text = text.strip() if self.config.strip else text
         if not text.strip():
-            self.reject("blank", place, "a blank line or field")
+            self.reject("blank", place, "the line or a field is blank")
             return None
         if text in self.config.drop:
             self.counts[DROPPED] += 1
@@ -142,7 +142,7 @@ def only_carriage_returns(path: Path) -> DataError:
 def why_nothing(config: DataConfig, skipped: Mapping[str, int]) -> str:
     """Why no text is left: what was skipped, and what to do about the most frequent kind."""
     if not skipped and (config.held_out or config.held_out_test):
-        return "the others take all lines; give more text, or a smaller share to data.held_out"
+        return "the other splits take all lines; give more text, or make data.held_out smaller"
     if not skipped:
         return "the files are empty; name files with text"
     counts = ", ".join(f"{count:,} {kind}" for kind, count in skipped.items())
@@ -150,8 +150,8 @@ def why_nothing(config: DataConfig, skipped: Mapping[str, int]) -> str:
         case "too-long":
             limit = f"data.max_bytes = {config.max_bytes}"
             if config.max_tokens is not None:
-                limit += f" and data.max_tokens = {config.max_tokens}"
-            remedy = f"break the lines up: {limit} are the limits"
+                limit += f" or data.max_tokens = {config.max_tokens}"
+            remedy = f"break the lines up, or raise {limit}"
         case "blank":
             remedy = "name a file with text"
         case kind if kind == DROPPED:

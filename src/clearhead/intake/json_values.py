@@ -57,7 +57,7 @@ class _Text:
                     self.at = error.pos
                     raise self.error(error.msg) from None
             except RecursionError:
-                raise self.error("values nested too deeply") from None
+                raise self.error("the values are nested too deeply") from None
             except ValueError as error:  # a number of thousands of digits
                 raise self.error(str(error)) from None
             else:
@@ -89,7 +89,8 @@ class _Text:
             made = conversion(self.path, encoding)
             return DataError(f"{self.path} looks like {encoding}; convert it to UTF-8: {made}")
         return DataError(
-            f"{self.path}, line {line}: not JSON ({what}); was it copied whole, or edited by hand?"
+            f"{self.path}, line {line}: this is not JSON ({what}); was it copied whole, or edited "
+            "by hand?"
         )
 
     def _read(self) -> bool:

@@ -74,7 +74,7 @@ class OwnText:
     def files(cls, *paths: str | Path) -> "OwnText":
         """Text for a language model: files, or folders of files."""
         if not paths:
-            raise InputError("paths= is missing: the files of the text")
+            raise InputError("paths= is missing; give the files of the text")
         return cls(template="my-text", paths=tuple(as_path("paths", path) for path in paths))
 
     @classmethod
@@ -82,7 +82,7 @@ class OwnText:
         """Text for a translator that keeps placeholders and tags: the entries of PO or XLIFF files
         that people have translated."""
         if not paths:
-            raise InputError("paths= is missing: the catalogues")
+            raise InputError("paths= is missing; give the catalogues")
         files = [as_path("paths", path) for path in paths]
         check_can_localise()
         pairs = (pair._asdict() for file in files for pair in read_pairs(file))
@@ -252,6 +252,6 @@ def _write_text(
             out.path = folder / f"{what}-{digest.hexdigest()[:12]}.{end}"
     except OSError as error:
         raise ClearheadError(
-            f"{folder} cannot be written ({error.strerror}); name another: folder="
+            f"{folder} cannot be written ({error.strerror}); name another folder: folder="
         ) from None
     return out.path.absolute(), longest

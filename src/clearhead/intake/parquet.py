@@ -134,11 +134,11 @@ def _pages(table: Table, chunk: Any) -> Iterator[tuple[int, int, bool]]:
             header, size = _header(table.data, at)
             packed, unpacked = header[3], header[2]
             if packed < 0 or unpacked < 0:
-                raise ValueError("a page of negative size")
+                raise ValueError("the page has a negative size")
             encoding = (header.get(5) or {}).get(2), (header.get(8) or {}).get(4)
         except (ValueError, KeyError, IndexError, TypeError, AttributeError) as error:
             with naming(table.file.path):
-                raise OSError(f"no page at byte {at}: {error}") from None
+                raise OSError(f"there is no page at byte {at}: {error}") from None
         yield packed, unpacked, header.get(1) == DICTIONARY_PAGE or DELTA_BYTE_ARRAY in encoding
         at += size + packed
 
@@ -187,7 +187,7 @@ class _Compact:
             case 12 if depth < 4:
                 return self.fields(depth + 1)
             case _:
-                raise ValueError(f"a field of unknown kind {kind}")
+                raise ValueError(f"a field has the unknown kind {kind}")
         return None
 
     def _byte(self) -> int:
@@ -203,7 +203,7 @@ class _Compact:
             if byte < 128:
                 return value
             if shift > 63:
-                raise ValueError("a number that does not end")
+                raise ValueError("a number does not end")
 
     def _signed(self) -> int:
         value = self._unsigned()

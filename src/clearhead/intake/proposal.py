@@ -166,7 +166,7 @@ def _as_task(
     if len(labels) > LABELS_AT_MOST:
         raise DataError(
             f"{path}: column {chosen[-1]!r} has {len(labels)} different values, too many for "
-            "labels; choose another with columns=…"
+            "labels; choose another column with columns=…"
         )
     if len(labels) == 1 and columns:
         raise DataError(

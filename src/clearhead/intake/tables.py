@@ -55,7 +55,7 @@ class TabSeparated:
             if has_header(self.columns):
                 return None
         if len(cells) != self.expected:
-            what = f"{len(cells)} column(s) where {self.expected} are expected"
+            what = f"the line has {len(cells)} column(s), but {self.expected} are expected"
             if b'"' in line:
                 what += " (if cells are in quotes, it is CSV: let its name end in .csv)"
             raise ValueError(what)
@@ -73,7 +73,7 @@ def places_of(columns: Columns, names: Sequence[str]) -> list[int]:
     for column in columns:
         if isinstance(column, str) and column not in names:
             raise DataError(
-                f"data.columns: no column {column!r} in the first line, which has "
+                f"data.columns: there is no column {column!r} in the first line, which has "
                 f"{', '.join(map(repr, names))}; name one of these, or count from 1"
             )
         places.append(names.index(column) if isinstance(column, str) else column - 1)
@@ -90,7 +90,7 @@ def read_csv(file: OpenedFile, sieve: Sieve) -> Iterator[Raw]:
         if isinstance(cells, str):
             sieve.reject("malformed", place, cells)
         elif not any(map(str.strip, cells)):
-            sieve.reject("blank", place, "a blank line")
+            sieve.reject("blank", place, "the line is blank")
         else:
             if not expected:
                 wanted = [name.strip() if isinstance(name, str) else name for name in columns]
@@ -102,7 +102,7 @@ def read_csv(file: OpenedFile, sieve: Sieve) -> Iterator[Raw]:
                 # What is not UTF-8 becomes bytes again, and is reported as such.
                 fields = [cells[k].encode("utf-8", "surrogateescape") for k in places]
             else:
-                what = f"{len(cells)} column(s) where {expected} are expected"
+                what = f"the line has {len(cells)} column(s), but {expected} are expected"
                 sieve.reject("malformed", place, what)
         row += 1
         yield Raw(fields, place)
@@ -175,9 +175,11 @@ def json_fields(config: DataConfig) -> Callable[[bytes], list[bytes | str]]:
         try:
             record = json.loads(text)
         except json.JSONDecodeError as error:
-            raise ValueError(f"not JSON ({error.msg}, character {error.pos + 1})") from None
+            raise ValueError(
+                f"the line is not JSON ({error.msg}, character {error.pos + 1})"
+            ) from None
         except RecursionError:
-            raise ValueError("JSON that is nested too deeply") from None
+            raise ValueError("the JSON is nested too deeply") from None
         return wanted_fields(record, config)
 
     return fields_of
@@ -212,7 +214,7 @@ def field_of(record: Any, column: str, *, is_label: bool = False) -> str:
     """A column's text. `translation.en` is the field "en" of the object "translation", unless there
     is a field of that very name."""
     if not isinstance(record, dict):
-        raise ValueError(f"a JSON {type(record).__name__} where an object is expected")
+        raise ValueError(f"a JSON object is expected, but this is a {type(record).__name__}")
     if column not in record and "." in column:
         outer, inner = column.split(".", 1)
         if isinstance(record.get(outer), dict):
@@ -258,7 +260,7 @@ def read_parquet(file: OpenedFile, sieve: Sieve) -> Iterator[Raw]:
             row += 1
             place = Place(file.path, row, unit="row")
             if record is None:
-                sieve.reject("invalid-utf8", place, "text that is not UTF-8")
+                sieve.reject("invalid-utf8", place, "the text is not UTF-8")
                 continue
             try:
                 yield Raw(wanted_fields(record, sieve.config), place)
@@ -347,7 +349,7 @@ def read_tmx(file: OpenedFile, sieve: Sieve) -> Iterator[Raw]:
         texts = [in_language(unit, language) for language in wanted]
         if None in texts:
             missing = wanted[texts.index(None)]
-            what = f"no text in {missing!r} (there are {', '.join(map(repr, unit))})"
+            what = f"there is no text in {missing!r} (only in {', '.join(map(repr, unit))})"
             sieve.reject("malformed", place, what)
             continue
         yield Raw([text for text in texts if text is not None], place)

@@ -104,7 +104,7 @@ class LiveModel:
             return
         if step is not None and step not in self._snapshots:
             rule = "is not one of this run's checkpoints"
-            raise ConfigError("checkpoint", step, rule, f"it has {sorted(self._snapshots)}")
+            raise ConfigError("checkpoint", step, rule, f"choose from {sorted(self._snapshots)}")
         weights = self._own if step is None else self._weights_at(step)
         for name, parameter in self.subject.model.named_parameters():
             parameter.copy_(weights[name])

@@ -183,7 +183,9 @@ TABLES = ("settings", "arms", "tests")
 def _study(path: Path, given: str, tables: dict[str, Any]) -> StudyPlan:
     for key in tables:
         if key not in (*KEYS, *TABLES):
-            raise ClearheadError(f"{path}: no key {key!r}; {nearest(key, (*KEYS, *TABLES))}")
+            raise ClearheadError(
+                f"{path}: there is no key {key!r}; {nearest(key, (*KEYS, *TABLES))}"
+            )
     for key in ("recipe", "seeds", "measures", "budget", "arms"):
         if not tables.get(key):
             raise ClearheadError(f"{path}: {key} is missing; a study needs it")
@@ -241,11 +243,15 @@ def _arms(path: Path, name: str, table: dict[str, Any], base: Recipe, rates: Any
     known = ("title", "parts", *SECTIONS)
     for key in table:
         if key not in known:
-            raise ClearheadError(f"{path}: no key arms.{name}.{key}; {nearest(key, known)}")
+            raise ClearheadError(
+                f"{path}: there is no key arms.{name}.{key}; {nearest(key, known)}"
+            )
     parts: dict[str, str] = {}
     for role, named in _tables(path, f"arms.{name}.parts", table.get("parts", {})).items():
         if role not in ROLES:
-            raise ClearheadError(f"{path}: no part {role!r} in arms.{name}; {nearest(role, ROLES)}")
+            raise ClearheadError(
+                f"{path}: there is no part {role!r} in arms.{name}; {nearest(role, ROLES)}"
+            )
         file, colon, symbol = str(named).rpartition(":")
         if not colon or not file.endswith(".py") or not (path.parent / file).is_file():
             rule = f"is not FILE.py:NAME with a file beside {path.name}"

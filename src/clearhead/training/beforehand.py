@@ -90,5 +90,5 @@ def check_space(folder: Path, objective: nn.Module, config: TrainConfig) -> None
         raise ClearheadError(
             f"{folder} has {free / 1e6:,.0f} MB of free space, but the run needs about "
             f"{needed / 1e6:,.0f} MB more for {config.keep + 2} checkpoints and the "
-            "model; free some, lower train.keep, or name another: folder=…"
+            "model; free some, lower train.keep, or name another folder: folder=…"
         )

@@ -166,7 +166,7 @@ class _Records(pickle.Unpickler):
 
     def state(self, value: Any, name: str) -> Any:
         if type(value) is not self.kinds.get(name):
-            raise ValueError(f"{type(value).__name__} where {name} is expected")
+            raise ValueError(f"{name} is expected, but this is a {type(value).__name__}")
         return vars(value)["state"]
 
     def fields(self, value: Any, name: str) -> dict[str, Any]:
@@ -174,7 +174,7 @@ class _Records(pickle.Unpickler):
 
     def size(self, value: Any) -> torch.Size:
         if type(value) is not self.kinds.get("Size"):
-            raise ValueError(f"{type(value).__name__} where a torch.Size is expected")
+            raise ValueError(f"a torch.Size is expected, but this is a {type(value).__name__}")
         (lengths,) = vars(value)["arguments"]
         if any(_of(int, length) < 0 for length in _of(tuple, lengths)):
             raise ValueError(f"{lengths} is not a shape")
@@ -183,5 +183,5 @@ class _Records(pickle.Unpickler):
 
 def _of(kind: type, value: Any) -> Any:
     if type(value) is not kind:
-        raise ValueError(f"{type(value).__name__} where {kind.__name__} is expected")
+        raise ValueError(f"{kind.__name__} is expected, but this is a {type(value).__name__}")
     return value

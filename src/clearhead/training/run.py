@@ -226,7 +226,7 @@ def locked_run_folder(folder: Path) -> Iterator[None]:
     somebody."""
     refuse_unusual(folder)
     folder.mkdir(parents=True, exist_ok=True)
-    refusal = f"another process trains in {folder}; wait for it, or name another: folder=…"
+    refusal = f"another process trains in {folder}; wait for it, or name another folder: folder=…"
     with locked(folder / ".lock", refusal):
         for path in folder.iterdir():  # of a process that was killed
             if PARTIAL_FILES.fullmatch(path.name):

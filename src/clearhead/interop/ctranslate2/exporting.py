@@ -72,10 +72,10 @@ def _refuse(description: Description) -> None:
         raise ConfigError("family", config.family, rule, """export it with to='huggingface'""")
     if not config.residual:
         rule = "is not supported by CTranslate2, whose layers are residual"
-        raise ConfigError("residual", False, rule, "residual=True")
+        raise ConfigError("residual", False, rule, "use residual=True")
     if config.positions == "alibi" and config.family == "encoder-decoder":
         rule = "is not supported by CTranslate2, whose encoders have no such bias"
-        raise ConfigError("positions", "alibi", rule, "any other positions")
+        raise ConfigError("positions", "alibi", rule, "use any other positions")
     needed = ("eos", "decoder_start") if config.family == "encoder-decoder" else ("eos",)
     for role in needed:
         if getattr(ids, role) is None:

@@ -70,7 +70,9 @@ def _write_graphs(model_folder: Path, out: Path, precision: Precision, max_bytes
     for name, graph in graphs(model, precision).items():
         if graph.n_bytes > max_bytes:
             rule = f"makes {graph.n_bytes:,} bytes, and an ONNX file holds at most {max_bytes:,}"
-            remedy = "export with precision='int8'" if precision != "int8" else "a smaller model"
+            remedy = (
+                "use a smaller model" if precision == "int8" else "export with precision='int8'"
+            )
             raise ConfigError("precision", precision, rule, remedy)
         graph.save(out / FOLDER / f"{name}{SUFFIXES[precision]}.onnx")
 
