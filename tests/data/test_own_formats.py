@@ -705,7 +705,7 @@ def test_quotes_that_are_text_stay_in_a_tsv(tmp_path: Path, text: str):
 
 def test_an_uneven_line_of_a_tsv_with_quotes_says_what_it_may_be(tmp_path: Path):
     (tmp_path / "a.tsv").write_text('a\tb\n"a\tb"\tc\n', encoding="utf-8")
-    with pytest.raises(DataError, match=r"line 2: 3 column\(s\) where 2 .*let its name end in"):
+    with pytest.raises(DataError, match=r"the line has 3 column\(s\), but 2 .*let its name end in"):
         read(tmp_path / "a.tsv", format="tsv", columns=(1, 2))
 
 

@@ -239,7 +239,7 @@ def test_why_nothing_is_left_is_told_with_what_to_do(
 
 def test_a_share_that_takes_every_line_is_told(tmp_path: Path):
     (tmp_path / "one.txt").write_text("one line\n")
-    with pytest.raises(DataError, match=r"data\.train: .*; the others take all lines; give more"):
+    with pytest.raises(DataError, match=r"data\.train: .*; the other splits take all lines"):
         prepare(job_of(tmp_path, train=("one.txt",), held_out=0.1))
 
 
