@@ -127,7 +127,7 @@ def test_invalid_input_stops_with_its_place_and_how_to_skip_it(
     with (here / "text.txt").open("ab") as file:
         file.write(b"\nbroken \xff\n")
     assert main(["prepare", "text.toml"]) == 2
-    assert "text.txt, line 81: the line is blank" in capsys.readouterr().err
+    assert "text.txt, line 81: the line or a field is blank" in capsys.readouterr().err
     skip = ["--data.skip", '["blank", "invalid-utf8"]']
     assert main(["prepare", "text.toml", *skip, "--overwrite"]) == 0
     assert "1 blank, 1 invalid-utf8" in capsys.readouterr().out

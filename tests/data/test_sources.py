@@ -248,7 +248,7 @@ INVALID = {
         {"a.txt": b"one\n \t\nthree\n"},
         {},
         "blank",
-        r"a\.txt, line 2: the line is blank",
+        r"a\.txt, line 2: the line or a field is blank",
         [("one",), ("three",)],
     ),
     "a line without an end": (
@@ -318,7 +318,7 @@ INVALID = {
         {"a.txt": b"one\ntwo\n", "b.txt": b"eins\n\n"},
         {"task": "pairs", "format": "parallel", "train": ("a.txt", "b.txt")},
         "blank",
-        r"line 2: the line is blank",
+        r"line 2: the line or a field is blank",
         [("one", "eins")],
     ),
     "one side too long": (
