@@ -52,7 +52,7 @@ class Setting:
         return {name: cls(self.size, p_dropout) for name, cls in zip(names, classes)}
 
     def batch(self) -> tuple[list[Tensor], Tensor]:
-        """Inputs and targets. Sources are 75-100 % full, as bucketed batches are."""
+        """Inputs and targets. Sources are 75-100% full, as bucketed batches are."""
         size, generator = self.size, torch.Generator().manual_seed(0)
         shape = (size.batch, size.length)
         tokens = torch.randint(1, size.vocab_size, shape, generator=generator)

@@ -145,7 +145,7 @@ def finished() -> list[dict[str, Any]]:
 
 
 def report(lines: list[dict[str, Any]]) -> None:
-    print("| corpus | arm | test texts | accuracy by seed (95 % interval) | mean | baseline |")
+    print("| corpus | arm | test texts | accuracy by seed (95% interval) | mean | baseline |")
     print("|---|---|---|---|---|---|")
     for corpus, arm in product(CORPORA, ARMS):
         mine = [line for line in lines if (line["corpus"], line["arm"]) == (corpus, arm)]

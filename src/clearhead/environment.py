@@ -90,7 +90,7 @@ def keep_freed_memory() -> bool:
     """Tell glibc to keep large freed buffers instead of returning them to the kernel.
 
     A training step on the CPU allocates and frees the same large buffers again and again; by
-    default glibc maps and unmaps them each time, and the page faults cost a small model 5 to 40 %
+    default glibc maps and unmaps them each time, and the page faults cost a small model 5 to 40%
     of a step, depending on the machine. Returns whether the allocator took the setting (False where
     it is not glibc).
     """

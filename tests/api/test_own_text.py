@@ -216,7 +216,7 @@ def test_labelled_texts_in_memory_become_a_classifier(here: Path):
     assert recipe.data.columns == ("text", "label") and recipe.data.held_out_test == 0.2
     if can_measure_baseline():
         (told,) = [each for each in recipe.reasons if each.startswith("Baseline: ")]
-        assert told.startswith("Baseline: 100.00 %") and "five-fold" in told
+        assert told.startswith("Baseline: 100.00%") and "five-fold" in told
     recipe = with_values(recipe, {"train.steps": 2, "train.validate_every": 2})
     assert set(ch.train(recipe).classify(["the sun"])) <= {"fine", "wet"}
 

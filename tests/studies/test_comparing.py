@@ -142,14 +142,14 @@ def test_chance_counts_all_comparisons_of_a_page_at_the_simulated_coverage(place
     plan = load_study(place / "study.toml")
     lines = [line(plan, arm, seed, 2.0 + seed) for arm in plan.names for seed in plan.seeds]
     two = page(compare(plan, lines), "en")
-    assert "was not simulated. If they do in 95 % of studies, 0.2 of the 4 comparisons on" in two
+    assert "was not simulated. If they do in 95% of studies, 0.2 of the 4 comparisons on" in two
     (place / "study.toml").write_text(text.replace("[3, 5]", "[3, 5, 7, 9]"))
     plan = load_study(place / "study.toml")
     lines = [line(plan, arm, seed, 2.0 + seed) for arm in plan.names for seed in plan.seeds]
     found = compare(plan, lines)
     wanted = "of the 4 comparisons {}, 0.17 to 0.42 would be called a difference by chance alone."
     assert "In simulated studies of 3 seeds" in page(found, "en")
-    assert "in 89.5 % to 95.8 %" in page(found, "en")
+    assert "in 89.5% to 95.8%" in page(found, "en")
     assert wanted.format("on this page") in page(found, "en")
     assert wanted.format("in these tables") in table(found)
     assert "本页的 4 次比较中平均会有 0.17 到 0.42 次" in page(found, "zh")

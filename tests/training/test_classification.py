@@ -73,7 +73,7 @@ def test_evaluate_takes_a_run_and_gives_accuracy_with_an_interval(
     options = ["evaluate", str(trained)]  # the run has noted where its data are
     assert main(options) == 0
     first, second = capsys.readouterr().out.splitlines()
-    assert first == "accuracy  100.00 % (36 of 36 texts of test; 95 % interval 90.36 … 100.00)"
+    assert first == "accuracy  100.00% (36 of 36 texts of test; 95% interval 90.36 … 100.00)"
     assert second.startswith("baseline  ")
     assert main([*options, "--split", "valid", "--format", "jsonl"]) == 0
     found = json.loads(capsys.readouterr().out)
@@ -115,7 +115,7 @@ def test_texts_that_were_too_long_to_prepare_are_counted_beside_the_accuracy(
     assert "100.00; 10 too long, not measured)" in capsys.readouterr().out
     valid = ["--prepared", str(corpus.folder), "--split", "valid"]
     assert main(["evaluate", str(trained), *valid]) == 0
-    assert "of valid, which also chose the weights; 95 %" in capsys.readouterr().out
+    assert "of valid, which also chose the weights; 95%" in capsys.readouterr().out
     assert main(["evaluate", str(trained), *valid, "--p-mask", "0.5"]) == 2
     assert "--p-mask 0.5 does not apply to a classifier; leave it out" in capsys.readouterr().err
 
@@ -275,7 +275,7 @@ def test_evaluate_gives_the_loss_of_a_masked_language_model(tmp_path: Path, monk
     capsys.readouterr()
     assert main(["evaluate", "runs/masked", *options, "--p-mask", "0.3"]) == 0
     shown = capsys.readouterr().out
-    assert "masked tokens of test, 30 % of all" in shown and "pseudo-perplexity" in shown
+    assert "masked tokens of test, 30% of all" in shown and "pseudo-perplexity" in shown
     assert main(["evaluate", "runs/masked"]) == 0, "the run has noted where its data are"
     capsys.readouterr()
     corpus.folder.rename(tmp_path / "moved")

@@ -92,7 +92,7 @@ def test_it_is_evaluated_and_asked_like_any_classifier(
 ):
     assert main(["evaluate", str(trained)]) == 0
     first = capsys.readouterr().out.splitlines()[0]
-    assert first == "accuracy  100.00 % (36 of 36 texts of test; 95 % interval 90.36 … 100.00)"
+    assert first == "accuracy  100.00% (36 of 36 texts of test; 95% interval 90.36 … 100.00)"
     lines = "rain the old man rain\n\nsun zwei birds sun\n" + "rain " * 200 + "\n"
     assert ask(monkeypatch, lines, trained / "model", "--too-long", "cut") == 0
     assert capsys.readouterr().out == "wet\n\nfine\nwet\n"

@@ -78,8 +78,8 @@ def _accuracy(encoder: MaskedLM | Classifier, corpus: Corpus, split: str, where:
     low, high = right.interval
     left_out = f"; {n_too_long:,} too long, not measured" if n_too_long else ""
     line = (
-        f"accuracy  {100 * right.value:.2f} % ({right.n_right:,} of {right.n:,} texts of {where}; "
-        f"95 % interval {100 * low:.2f} … {100 * high:.2f}{left_out})"
+        f"accuracy  {100 * right.value:.2f}% ({right.n_right:,} of {right.n:,} texts of {where}; "
+        f"95% interval {100 * low:.2f} … {100 * high:.2f}{left_out})"
     )
     record = {"accuracy": right.value, "low": low, "high": high, "n": right.n}
     compared, lines = _baseline(corpus, split, right.value)
@@ -97,7 +97,7 @@ def _masked_loss(
     values = {"loss": loss.per_token, "perplexity": loss.perplexity}
     line = (
         f"loss              {loss.per_token:.4f} nats ({loss.n_tokens:,} masked tokens of {where}, "
-        f"{100 * p_mask:g} % of all)\npseudo-perplexity {loss.perplexity:.3f}"
+        f"{100 * p_mask:g}% of all)\npseudo-perplexity {loss.perplexity:.3f}"
     )
     return Evaluation(
         values=values, records=[{"split": split, **values, "n": loss.n_tokens}], lines=[line]

@@ -35,7 +35,7 @@ def evaluate(
     you give text.
 
     A translator: BLEU and chrF++ (the extra `eval`) of translations of `source` against
-    `reference`, with 95 % intervals, and whether it differs from the model `against`; with `exact`,
+    `reference`, with 95% intervals, and whether it differs from the model `against`; with `exact`,
     the share of lines that are correct to the last character. Without a model, the `hypothesis`,
     which is the output of any system, is scored in the same way, and `against` is another output.
     A language model: perplexity of `text`. An encoder: accuracy of a classifier, or loss on masked

@@ -87,7 +87,7 @@ def _show_lengths(console: TextConsole, corpus: Corpus, split: str) -> None:
             last = bar + 1 == N_BARS
             label = f"{bar * width:,} …" if last else f"{bar * width:,}-{(bar + 1) * width - 1:,}"
             drawn = "█" * round(40 * count / max(1, counts.max()))
-            console.print(f"{label:>19} {drawn} {100 * count / len(lengths):.1f} %")
+            console.print(f"{label:>19} {drawn} {100 * count / len(lengths):.1f}%")
 
 
 def _show_padding(console: TextConsole, corpus: Corpus, config: BatchConfig, split: str) -> None:
@@ -102,7 +102,7 @@ def _show_padding(console: TextConsole, corpus: Corpus, config: BatchConfig, spl
     console.print(
         f" ({split}, {whole}): {n:,}\n"
         f"each has {rows / n:,.1f} rows and {positions / n:,.0f} positions on average, "
-        f"{100 * padding / positions:.2f} % of them padding"
+        f"{100 * padding / positions:.2f}% of them padding"
     )
 
 

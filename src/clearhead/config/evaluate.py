@@ -23,7 +23,7 @@ class ScoringOptions:
     lowercase: bool = False
     """Ignore case."""
     resamples: int = 1000
-    """Bootstrap resamples of the 95 % interval; 0: no interval."""
+    """Bootstrap resamples of the 95% interval; 0: no interval."""
 
     def __post_init__(self) -> None:
         check_choices(self)

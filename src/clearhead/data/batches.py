@@ -153,7 +153,7 @@ def class_batch(
 
 @dataclass(frozen=True, kw_only=True)
 class Corruption:
-    """BERT's: of the chosen tokens 80 % become <mask>, 10 % a random token, 10 % stay."""
+    """BERT's: of the chosen tokens 80% become <mask>, 10% a random token, 10% stay."""
 
     p_mask: float
     mask_id: int

@@ -27,7 +27,7 @@ class Baseline:
     def __str__(self) -> str:
         low, high = self.right.interval
         return (
-            f"{100 * self.right.value:.2f} % (95 % interval {100 * low:.2f} … {100 * high:.2f}; "
+            f"{100 * self.right.value:.2f}% (95% interval {100 * low:.2f} … {100 * high:.2f}; "
             f"{NAME}, learnt from {self.learnt_from:,} texts)"
         )
 

@@ -45,7 +45,7 @@ class CurvePoint(NamedTuple):
     measured: float
     """The mean of their chrF++, from 0 to 1."""
     half_interval: float
-    """Half of the 95 % interval."""
+    """Half of the 95% interval."""
 
 
 @dataclass(frozen=True, kw_only=True)

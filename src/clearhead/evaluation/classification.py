@@ -35,7 +35,7 @@ LabelModel = MaskedLM | Classifier
 
 BATCH_TOKENS = 4096
 CUT = "too_long='cut'"
-Z = 1.959964  # standard deviations that hold 95 % of a normal distribution
+Z = 1.959964  # standard deviations that hold 95% of a normal distribution
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -52,7 +52,7 @@ class Accuracy:
 
     @property
     def interval(self) -> tuple[float, float]:
-        """The 95 % interval by Wilson's score: within 0 and 1, and reliable for few samples and
+        """The 95% interval by Wilson's score: within 0 and 1, and reliable for few samples and
         near the ends."""
         p, n, z = self.value, self.n, Z
         middle = (p + z * z / (2 * n)) / (1 + z * z / n)

@@ -34,7 +34,7 @@ class Metric:
     name: str
     value: float
     half_interval: float | None
-    """Half of the 95 % bootstrap interval around the mean of the resampled scores."""
+    """Half of the 95% bootstrap interval around the mean of the resampled scores."""
     signature: str
     """sacrebleu's signature, which must be equal for two figures to be comparable."""
 

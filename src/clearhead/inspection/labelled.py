@@ -120,7 +120,7 @@ def label_page(document: dict[str, Any]) -> str:
     title = escape(f"{document['model']['name']} · clearhead see")
     likeliest = sorted(document["probabilities"].items(), key=lambda each: -each[1])
     rows = "\n".join(
-        f'<tr><td>{escape(each)}</td><td class="n">{100 * chance:.2f} %</td>'
+        f'<tr><td>{escape(each)}</td><td class="n">{100 * chance:.2f}%</td>'
         f'<td><meter value="{chance:.4f}"></meter></td></tr>'
         for each, chance in likeliest
     )
@@ -170,7 +170,7 @@ def _learnt(document: dict[str, Any], words: dict[str, str]) -> str:
 def label_text(document: dict[str, Any]) -> str:
     """The same for a terminal: probabilities, and the tokens that the decision depends on."""
     likeliest = sorted(document["probabilities"].items(), key=lambda each: -each[1])
-    lines = [f"{100 * chance:6.2f} %  {label}" for label, chance in likeliest]
+    lines = [f"{100 * chance:6.2f}%  {label}" for label, chance in likeliest]
     strongest = sorted(zip(document["without"], document["tokens"]), key=lambda each: -abs(each[0]))
     lines += ["", f"log-odds of {document['label']} lost without the token:"]
     lines += [f"{value:+8.3f}  {token}" for value, token in strongest[:10]]

@@ -130,7 +130,7 @@ def _axis(
     What an interval has beyond the axis is cut."""
     seen = [value for arm in arms for value in arm.values[column]]
     if is_share(column):
-        ticks = [(tick / 4, f"{25 * tick} %") for tick in range(5)]
+        ticks = [(tick / 4, f"{25 * tick}%") for tick in range(5)]
         return (lambda x: PLOT * min(1.0, max(0.0, x))), ticks, False
     low, high = min(seen), max(seen)
     if low > 0 and high / low > WIDE and is_possible(column, math.inf):

@@ -58,7 +58,7 @@ def make_plan(
     """Times real steps on real batches. This changes the weights: discard the run afterwards."""
     config, model = run.recipe.train, run.recipe.model
     assert model is not None
-    keep_freed_memory()  # as training does: without it, steps took up to 40 % longer
+    keep_freed_memory()  # as training does: without it, steps took up to 40% longer
     meter = Meter(model, run.ranks.device, config.precision, run.ranks.tensor)
     run.loader.epochs = None  # there are always enough batches to time
     times, targets = [], []

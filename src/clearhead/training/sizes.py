@@ -45,7 +45,7 @@ DROPOUT_OF = {"classification": 0.3, "masked-lm": 0.1}  # however often the text
 # Of the initial weights, their standard deviation times √d_model; see docs/en/recipes.md.
 INITIAL_WEIGHTS = {"pairs": 1.0, "language-model": 0.5, "masked-lm": 0.5, "classification": 1.0}
 FOR_STEPS = 0.9  # the part of the time that is not validation and checkpoints
-TELLS_3_POINTS = 1067  # texts with labels, whose 95 % interval is ±3 at most
+TELLS_3_POINTS = 1067  # texts with labels, whose 95% interval is ±3 at most
 TOO_LONG = 512  # tokens of a side of a pair
 VALIDATIONS = 10
 WATCHED = 50  # sentences that a validation translates, all at once, if that takes no more than
