@@ -38,7 +38,7 @@ def value_of(arm: ArmResult, column: str) -> str:
     figure = arm.figures.get(column)
     if figure is None:
         return "–"
-    scale, unit = (100, " %") if is_share(column) else (1, "")
+    scale, unit = (100, "%") if is_share(column) else (1, "")
     half = _scaled(figure.half, scale)
     return plus_minus(scale * figure.value, half, most=_digits(column)) + unit
 
