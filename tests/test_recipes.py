@@ -128,7 +128,7 @@ def test_control_characters_of_a_text_leave_a_recipe_readable(tmp_path: Path):
 def test_an_explained_recipe_shows_the_default_of_what_it_changes():
     text = explained_toml(load_recipe("copy-task"))
     assert re.search(
-        r"^steps = 1200 +# Updates of the weights\. Default: 1000\.$", text, flags=re.M
+        r"^steps = 1200 +# Number of updates of the weights\. Default: 1000\.$", text, flags=re.M
     )
     assert re.search(r"^keep = 2 +# Number of newest checkpoints(?!.*Default)", text, flags=re.M)
     assert re.search(r"^# vocab_size +# Taken from the prepared data", text, flags=re.M)

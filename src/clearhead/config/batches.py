@@ -23,8 +23,8 @@ class BatchConfig:
     batch_size: int = 64
     """Rows of a global batch (language models)."""
     batch_tokens: int = 4096
-    """Positions of a global batch, padding included (classification; pairs: on each side, or of
-    joined rows)."""
+    """Positions of a global batch, padding included (classification, and pairs: counted on each
+    side, or over joined rows)."""
     window: int = 32_768
     """Samples that are sorted by length together (pairs, classification, packed documents). A
     larger window means less padding and more memory, which does not depend on the corpus."""

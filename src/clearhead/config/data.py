@@ -1,5 +1,5 @@
-"""Text as inert data: which files, what is clean enough, which tokenizer. All that decides the
-bytes of the prepared token files is here, and nothing else is."""
+"""Text as inert data: which files, what is clean enough, which tokenizer. Every setting that
+decides the bytes of the prepared token files is here, and no other setting."""
 
 import math
 from dataclasses import dataclass
@@ -54,11 +54,11 @@ class DataConfig:
     "masked-lm" (hidden tokens) or "classification" (a label for a text)."""
     format: Format = "text"
     """How files are read. "text": plain text. "parallel": line n of one file belongs to line n of
-    the other. "labelled": a file for each label. "tsv", "csv", "json", "jsonl" (an object a line),
-    "parquet", "tmx": tables, see columns."""
+    the other. "labelled": a file for each label. "tsv", "csv", "json", "jsonl" (one object per
+    line), "parquet", "tmx": tables, see columns."""
     train: tuple[str, ...] = ()
-    """Training text: files, folders or globs, absolute or below the folder CLEARHEAD_DATA. With
-    format "parallel" two files, source and target; with "labelled" one for each label."""
+    """Training text: files, folders or globs, absolute or below the folder CLEARHEAD_DATA. Format
+    "parallel" needs two files, source and target; "labelled" needs one for each label."""
     valid: tuple[str, ...] = ()
     """Validation text, named like train. Empty: see held_out."""
     test: tuple[str, ...] = ()
@@ -90,18 +90,20 @@ class DataConfig:
     """Remove white space from both ends of a line or field."""
     skip: tuple[InvalidInput, ...] = ()
     """Kinds of invalid input that are skipped and counted: "invalid-utf8", "blank", "too-long",
-    "malformed", "unequal". Any other kind stops with its file and line."""
+    "malformed", "unequal". Any other kind is an error that names the file and the line."""
     drop: tuple[str, ...] = ()
     """Documents (or pairs with a side) that are exactly one of these strings are left out."""
     clean: tuple[Defect, ...] = ()
     """Kinds of defects whose documents prepare removes, each listed in removed.tsv: "copy" (source
-    = target), "swapped", "language" (not that of its side), "markup" (broken tags), "length"
-    (absurd ratio), "duplicate", "overlap" (also in a file that is held out). From validation and
-    test files as well."""
+    = target), "swapped", "language" (not the language of its side), "markup" (broken tags),
+    "length" (absurd ratio), "duplicate", "overlap" (also in a file that is held out). They are also
+    removed from validation and test files."""
     max_bytes: int = 1 << 20
-    """A longer line is too long, so that a file without line ends cannot fill the memory."""
+    """A line with more bytes than this is too long, so that a file without line ends cannot fill
+    the memory."""
     max_tokens: int | None = None
-    """A document or side with more tokens, <eos> included, is too long. Not set: no limit."""
+    """A document, or a side of a pair, with more tokens than this (<eos> included) is too long. Not
+    set: no limit."""
 
     tokenizer: TokenizerKind = "bpe"
     """Kind of tokenizer. "bpe": byte-level pieces of words. "character": one token for each
@@ -110,8 +112,8 @@ class DataConfig:
     """For tokenizer "file" only: a tokenizer.json, below CLEARHEAD_DATA or else relative to the
     current folder."""
     vocab_size: int | None = None
-    """Tokens of a new tokenizer; "bpe" needs a number. Not set: every character that occurs in the
-    training text ("character"), or what the file holds ("file")."""
+    """Number of tokens of a new tokenizer; "bpe" needs it. Not set: every character that occurs in
+    the training text ("character"), or what the file holds ("file")."""
     vocabularies: Vocabularies = "shared"
     """Pairs only: one tokenizer for both sides ("shared"), or one for each ("separate"), which
     cannot be exported to Hugging Face with a tokenizer."""
@@ -121,20 +123,21 @@ class DataConfig:
     """Padding, start, end (and, for masked-lm and classification, the mask). A new tokenizer gives
     them the ids 0, 1, 2 (and 3); a loaded tokenizer must have them."""
     placeholders: int = 0
-    """Pairs only: reserved tokens of a new tokenizer for what a translation must keep, such as
-    placeholders, tags and addresses. Each becomes one of them before tokenising, and decoding gives
-    each back exactly once. Set it to the highest number that one text has, such as 32; with 0 they
-    stay text."""
+    """Pairs only: number of reserved tokens that a new tokenizer has for what a translation must
+    keep, such as placeholders, tags and addresses. Each becomes one of them before tokenising, and
+    decoding gives each back exactly once. Set it to the highest number that one text has, such as
+    32; with 0 they stay text."""
     glossary: str | None = None
     """Pairs only: a CSV file of terms and their translations, found like tokenizer_file. Where both
-    sides of a pair have a term, the source says its translation between reserved tokens, so that
-    the model learns to follow a glossary that it is given when it translates. Not set: it does
-    not."""
+    sides of a pair have a term, the source contains the translation of the term between reserved
+    tokens, so that the model learns to follow a glossary that it is given when it translates. Not
+    set: the model does not learn this."""
     glossary_share: float = 0.5
-    """Share of the pairs with such terms whose source says them: without them, the model would
-    forget how to translate on its own."""
+    """Share of the pairs with such terms whose source contains the translations. From the other
+    pairs, the model learns to translate terms on its own."""
     sample_mb: int = 256
-    """A new tokenizer learns from at most so many megabytes, taken from the start of each file."""
+    """A new tokenizer learns from at most this many megabytes, taken from the start of each
+    file."""
     shard_mb: int = 64
     """Megabytes of text in one token file. After a crash, no more than this has to be done
     again."""

@@ -31,7 +31,7 @@ class DecodeConfig:
     max_new: int = 256
     """The highest number of tokens to generate, including the end token."""
     eos_id: int | None = 2
-    """The token that ends a text; None: nothing does but `max_new`."""
+    """The token that ends a text; None: only `max_new` ends it."""
     start_id: int | None = 1
     """What the decoder of an encoder-decoder is given first. A decoder alone starts from its
     prompt."""
@@ -49,20 +49,24 @@ class DecodeConfig:
 
 @dataclass(frozen=True, kw_only=True)
 class Choice:
-    """How the next token is drawn from its scores. The rules apply in the order in which they stand
-    here, each to what the one before has left."""
+    """How the next token is drawn from its scores. The rules apply in the order in which they are
+    listed here, each to the tokens that the previous one has left."""
 
     repetition_penalty: float = 1.0
-    """Scores of tokens that prompt or text hold already are divided by it if positive, multiplied
-    if negative (Keskar et al. 2019); 1: no penalty."""
+    """Scores of tokens that are already in the prompt or the text are divided by this number if
+    positive, and multiplied by it if negative (Keskar et al. 2019); 1: no penalty."""
     temperature: float = 1.0
-    """0 takes the likeliest token; below 1 sharpens the distribution, above 1 flattens it."""
+    """0 takes the likeliest token; values below 1 sharpen the distribution, values above 1 flatten
+    it."""
     top_k: int | None = None
-    """Only the k likeliest tokens, and those as likely as the k-th; not given: all."""
+    """Draw only from the k likeliest tokens and those as likely as the k-th; not given: from
+    all."""
     top_p: float = 1.0
-    """Only the likeliest tokens that together reach this probability (Holtzman et al. 2020)."""
+    """Draw only from the likeliest tokens that together reach this probability (Holtzman et al.
+    2020)."""
     min_p: float = 0.0
-    """Only tokens at least this many times as likely as the likeliest (Nguyen et al. 2024)."""
+    """Draw only from tokens that are at least this many times as likely as the likeliest (Nguyen et
+    al. 2024)."""
 
     def __post_init__(self) -> None:
         check_choices(self)
@@ -96,7 +100,7 @@ class BeamConfig:
     """What a text's log-probability is divided by: nothing ("none"), length^alpha ("average"), or
     ((5 + length) / 6)^alpha ("gnmt", Wu et al. 2016). The end counts as a token."""
     alpha: float = 1.0
-    """0 is no penalty; the larger, the longer the texts."""
+    """Exponent of the length penalty. 0 is no penalty; larger values give longer texts."""
     patience: float | None = 1.0
     """The search ends when patience · width texts have ended (Kasai et al. 2022), or sooner, when
     no unfinished text can still reach the n best. None: only then."""
@@ -105,8 +109,8 @@ class BeamConfig:
     before them have just chosen (Vijayakumar et al. 2018)."""
     diversity: float = 0.0
     """What a group pays for a token, in nats, for each hypothesis of the groups before it that has
-    just chosen the same; above 0 where there are groups. It decides what is kept; scores are
-    without it."""
+    just chosen the same; above 0 where there are groups. The penalty decides what is kept; it is
+    not part of the scores."""
 
     def __post_init__(self) -> None:
         check_choices(self)
@@ -172,7 +176,7 @@ class GenerateConfig:
     seed: int = 0
     """The same seed gives the same texts."""
     only: tuple[str, ...] = ()
-    """The new text is one of these; empty: any."""
+    """Generate one of these texts; empty: any text."""
     start: Start = "auto"
     """The token before each text; auto: what the model folder records, as in training."""
     window: Window = "stop"

@@ -23,7 +23,7 @@ class ScoringOptions:
     lowercase: bool = False
     """Ignore case."""
     resamples: int = 1000
-    """Bootstrap resamples of the 95% interval; 0: no interval."""
+    """Number of bootstrap resamples for the 95% interval; 0: no interval."""
 
     def __post_init__(self) -> None:
         check_choices(self)
@@ -62,9 +62,9 @@ class LanguageModelEvaluation:
     """How a language model is measured."""
 
     document: Literal["line", "file"] = "line"
-    """Whether a line or the file is one text."""
+    """Whether each line or the whole file is one text."""
     stride: int | None = None
-    """Tokens by which the window moves; not given: half of its length."""
+    """Number of tokens by which the window moves; not given: half of its length."""
     start: Start = GenerateConfig.start
 
     def __post_init__(self) -> None:

@@ -71,7 +71,7 @@ class ModelConfig:
     """Where the norms are. "pre": x + f(norm(x)), with a norm at the end of each stack, which
     trains without a long warm-up; "post": norm(x + f(x)), as in the paper."""
     norm_eps: float = 1e-5
-    """Added to the variance, so that a norm never divides by zero."""
+    """A small number that is added to the variance, so that a norm never divides by zero."""
     bias: bool = True
     """Biases in linear layers and layer norms."""
     residual: bool = True

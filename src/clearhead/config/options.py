@@ -152,7 +152,7 @@ class SamplingOptions:
     min_p: float = Choice.min_p
     repetition_penalty: float = Choice.repetition_penalty
     seed: int = 0
-    """Seed of the sampling. A text depends on it and on the text's own number only, not on the
+    """Seed of the sampling. Each text depends only on this seed and on its own number, not on the
     other texts."""
     only: Iterable[str] | None = None
     """Generate one of these texts; not given: any."""

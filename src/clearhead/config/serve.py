@@ -70,7 +70,7 @@ class RequestLimits:
     """The limit on the connections of one address. A proxy is one address."""
     client_seconds: float = 15.0
     """Time for a client to send a whole request, to read the answer, and to ask again on a
-    connection that is kept open. Nothing that it sends renews it."""
+    connection that is kept open. Nothing that the client sends extends this time."""
 
     def __post_init__(self) -> None:
         for field in fields(self):

@@ -22,7 +22,7 @@ class PrepareOptions:
     """How text becomes token files."""
 
     folder: str | Path | None = None
-    """The prepared data; not given: prepared/RECIPE."""
+    """Folder of the prepared data; not given: prepared/RECIPE."""
     processes: int | None = None
     """Processes that encode; not given: one per core."""
     overwrite: bool = False
@@ -45,12 +45,12 @@ class TrainOptions:
     """Options of a training run."""
 
     folder: str | Path | None = None
-    """The run; not given: runs/RECIPE."""
+    """Folder of the run; not given: runs/RECIPE."""
     prepared: str | Path | None = None
-    """The prepared data; not given: prepared/RECIPE."""
+    """Folder of the prepared data; not given: prepared/RECIPE."""
     threads: int | None = None
     """Processor threads to compute with; not given: a new run times a few steps with one, half and
-    all, and keeps what was fastest when it resumes."""
+    all, and keeps the fastest number when it resumes."""
 
     def __post_init__(self) -> None:
         _check_threads(self.threads)
@@ -65,18 +65,18 @@ class ExportOptions:
     """How a model is exported."""
 
     check: bool = True
-    """Compare what both compute, which needs memory for the model in fp64."""
+    """Compare the results of both models, which needs memory for the model in fp64."""
     precision: StoredPrecision = "fp32"
     """The precision of the weights in the files of onnx, which compute in fp32 from any of them."""
     runtime: str | Path | None = None
-    """For web: the node_modules with what runs the model in the browser; not given: that of the
-    current folder."""
+    """For web: the node_modules folder with the packages that run the model in the browser; not
+    given: the one in the current folder."""
     example: str | None = None
     """For web: the text that the page shows first; not given: the first line of the model's
     examples.txt."""
     single_file: bool = False
-    """For web: the page with the model inside it, as one index.html that a browser opens from the
-    disk."""
+    """For web: write the page with the model inside it, as one index.html that a browser opens from
+    the disk."""
 
     def __post_init__(self) -> None:
         check_choices(self)
@@ -91,7 +91,7 @@ class PlanOptions:
     kind: str = "H100"
     """Kind of accelerator."""
     tokens: float | None = None
-    """Tokens of the whole training, such as 15e12; a recipe brings its own."""
+    """Tokens of the whole training, such as 15e12; a recipe has its own number."""
     length: int | None = None
     """Tokens of a sequence; not given: the recipe's or the model's."""
     batch_tokens: float | None = None
@@ -119,19 +119,21 @@ class Assumptions:
     """Values that a plan cannot know. Replace what you know better."""
 
     price: float | None = None
-    """Dollars for an hour of one accelerator; not given: the table's."""
+    """Dollars for an hour of one accelerator; not given: the price in the table."""
     gpu_hours_per_failure: float = 50_640.0
     """Accelerator-hours between two failures that stop the run. Llama 3 405B: 419 unexpected
     interruptions in 54 days on 16,384 H100."""
     restart_minutes: float = 10.0
-    """Minutes from a failure until the next step: notice, replace, start, load."""
+    """Minutes from a failure until the next step: to notice it, replace the machine, start again
+    and load the checkpoint."""
     save_gb_per_second: float = 1.0
-    """Gigabytes a second that one node writes to shared storage while all write. Llama 3's storage
-    took 2 TB/s from 2,048 nodes."""
+    """Gigabytes per second that one node writes to shared storage while all write. Llama 3's
+    storage took 2 TB/s from 2,048 nodes."""
     text_bytes_per_token: float = 4.0
     """Bytes of text in a token, here of English; Chinese has about 3 with a Chinese vocabulary."""
     tokens_per_core_second: float = 225_000.0
-    """Tokens a second of one processor core. `python -m benchmarks.data`: 210,209 and 239,121."""
+    """Tokens per second that one processor core tokenises (`python -m benchmarks.data`: 210,209 and
+    239,121)."""
     cores: int = 64
     """Processor cores that tokenise, with datatrove."""
 
@@ -151,14 +153,14 @@ class NewOptions:
     rehearse_texts: int = 2000
     """If the training text of the starting model is missing (pairs only), rehearse that model's own
     translations of up to this many new sources. Translating them takes at most about a tenth of the
-    minutes. 0: do not."""
+    minutes. 0: rehearse none."""
     masked: bool = False
     """Make a masked language model of the texts, without their labels; a classifier of the same
     texts can start from its run."""
     minutes: float = 30.0
     """Minutes of training."""
     skip: Sequence[str] | None = None
-    """Skip and count lines or rows that are invalid, of these kinds; blank ones always are."""
+    """Skip and count invalid lines or rows of these kinds; blank ones are always skipped."""
     clean: Sequence[str] | None = None
     """Remove documents with defects when the text is prepared, of these kinds (none named: all);
     each one is listed."""
@@ -166,9 +168,9 @@ class NewOptions:
     """The recipe to write, a .toml file, in which every key is explained; the recipe is named like
     it."""
     folder: str | Path | None = None
-    """Where text in memory is written; not given: text/NAME."""
+    """Folder that text in memory is written to; not given: text/NAME."""
     threads: int | None = None
-    """Processor threads to time steps with; not given: what is fastest of one, half and all."""
+    """Processor threads to time steps with; not given: the fastest of one, half and all."""
 
     def __post_init__(self) -> None:
         _check_threads(self.threads)

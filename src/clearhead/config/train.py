@@ -34,12 +34,12 @@ class TrainConfig:
     rehearse_share: float = 0.5
     """Share of the steps that read the folder of rehearse."""
     steps: int = 1000
-    """Updates of the weights."""
+    """Number of updates of the weights."""
     epochs: int | None = None
     """A second limit: passes over the training data. Not set: as many as the steps take."""
     max_minutes: float | None = None
-    """A third limit: save a checkpoint and stop after so long; the same command resumes. Not set:
-    no limit."""
+    """A third limit: save a checkpoint and stop after this many minutes; the same command resumes.
+    Not set: no limit."""
     micro_batches: int = 1
     """Pieces into which a step's batch is split: less memory, the same update."""
 
@@ -72,7 +72,7 @@ class TrainConfig:
     z_loss: float = 0.0
     """Weight of (log Z)² for each target, which keeps logits small. 1e-4 is usual, 0 is off."""
     loss_chunk: int | None = None
-    """Positions whose logits are in memory together. Not set: all of a micro-batch."""
+    """Number of positions whose logits are in memory together. Not set: all of a micro-batch."""
     precision: Precision = "fp32"
     """Number format of matrix products: "fp32", "bf16", or "fp16" for devices without bf16, with a
     loss scale that follows the overflows. Weights are in fp32."""
@@ -91,10 +91,11 @@ class TrainConfig:
     """Prepared folders whose validation split is measured as well, each shown as NAME_loss: what a
     model that starts from another still knows of its first text."""
     translate_valid: int = 0
-    """Pairs only: each validation translates so many sentences of the validation split (greedily),
-    measures their BLEU and chrF++, and shows three of them. 0: none. Needs the extra eval."""
+    """Pairs only: each validation translates this many sentences of the validation split
+    (greedily), measures their BLEU and chrF++, and shows three of them. 0: none. Needs the extra
+    eval."""
     sample_valid: int = 0
-    """Each validation shows so many texts: continuations of pieces of the validation split, or of
+    """Each validation shows this many texts: continuations of pieces of the validation split, or of
     pairs their translations, if translate_valid shows none. 0: none."""
     metric: str = "loss"
     """The measure that decides which step is best, and patience: loss, perplexity, accuracy
@@ -104,7 +105,7 @@ class TrainConfig:
     """Whether the "lowest" or the "highest" value of the metric is best; accuracy, BLEU and chrF++
     need "highest"."""
     patience: int | None = None
-    """Stop after so many validations without a new best. Not set: never."""
+    """Stop after this many validations without a new best. Not set: never."""
     publish: Publish = "last"
     """Which weights become the model folder: of the "last" step, of the "best" validation, or the
     "average" of the checkpoints that are kept, unless validation finds the last weights better."""
