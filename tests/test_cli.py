@@ -95,7 +95,8 @@ def test_describe_explains_a_recipe_as_it_would_run(tmp_path: Path):
     (tmp_path / "copy-task.toml").write_text(run.stdout, encoding="utf-8")
     expected = load_recipe("copy-task", [("train.steps", "7")])
     assert load_recipe(str(tmp_path / "copy-task.toml")) == expected
-    assert "steps = 7                     # Number of updates of the weights. Default: 1000." in run.stdout
+    explained = "steps = 7                     # Number of updates of the weights. Default: 1000."
+    assert explained in run.stdout
 
 
 def test_describe_lists_presets_and_shows_one(capsys: pytest.CaptureFixture[str]):
