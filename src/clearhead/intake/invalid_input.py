@@ -159,5 +159,5 @@ def why_nothing(config: DataConfig, skipped: Mapping[str, int]) -> str:
         case kind if kind in config.clean:
             remedy = f"fix the text, or leave {kind!r} out of data.clean"
         case kind:
-            remedy = f"fix the text; without {kind!r} in data.skip, the error names the first place"
+            remedy = f"fix the text; to see the first such place, leave {kind!r} out of data.skip"
     return f"skipped: {counts}; {remedy}"

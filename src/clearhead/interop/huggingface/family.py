@@ -97,7 +97,7 @@ class Setting:
             said = ", ".join(f"{key}={value!r}" for key, value in zip(self.theirs, values))
             remedy = "make them equal"  # dropout shapes no weights
             if not self.ours.startswith("p_"):
-                remedy = "a model in which they differ cannot be imported"
+                remedy = "import a model in which they are equal"
             raise FolderError(f"config.json: {said} are one option here, {self.ours}; {remedy}")
         if self.words is None:
             return values[0]
