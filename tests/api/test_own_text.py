@@ -234,3 +234,32 @@ def test_labelled_texts_in_memory_become_a_classifier(here: Path):
 def test_rows_that_are_not_labelled_texts_are_named(rows, message: str, here: Path):
     with pytest.raises(ClearheadError, match=message):
         ch.recipe_for(text=ch.OwnText.labelled(rows), minutes=1)
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (
+            lambda: ch.OwnText.columns("a.de.txt", "a.en.txt"),
+            "source='a.de.txt' is one string; giv",
+        ),
+        (
+            lambda: ch.OwnText.columns(["a"], Path("a.en")),
+            "target='a.en' is one string; give a lis",
+        ),
+        (lambda: ch.OwnText.columns({"a": 1}, ["b"]), "source={'a': 1} is a dict; give a list, or"),
+        (lambda: ch.OwnText.columns({"a"}, ["b"]), "source={'a'} is a set"),
+        (
+            lambda: ch.OwnText.columns(["a"], (t for t in "b")),
+            "is a generator; give a list, or a c",
+        ),
+        (lambda: ch.OwnText.columns(["a"], 5), "target=5 is a int"),
+        (lambda: ch.OwnText.texts({"a": 1}), "texts={'a': 1} is a dict; give a list, a generator"),
+        (lambda: ch.OwnText.pairs({"a": "b"}), "pairs={'a': 'b'} is a dict; give a list"),
+        (lambda: ch.OwnText.labelled({"a": "b"}), "rows={'a': 'b'} is a dict; give a list"),
+    ],
+)
+def test_one_text_and_a_dictionary_are_not_taken_for_many_texts(make, message: str):
+    with pytest.raises(ClearheadError) as caught:
+        make()
+    assert message in str(caught.value)

@@ -3,7 +3,7 @@
 import hashlib
 import json
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, replace
 from itertools import chain, islice
 from pathlib import Path
@@ -52,6 +52,8 @@ class OwnText:
     @classmethod
     def columns(cls, source: Sequence[str], target: Sequence[str]) -> "OwnText":
         """Text for a translator: the sources, and the targets that belong to them."""
+        for side, column in (("source", source), ("target", target)):
+            _check_column(side, column)
         n, m = len(source), len(target)
         if n != m:
             raise DataError(f"there are {n} sources and {m} targets; give one target for each")
@@ -182,10 +184,23 @@ def check_strings(what: str, value: Any) -> None:
 
 
 def _check_many(what: str, value: Any) -> None:
-    if isinstance(value, str) or not isinstance(value, Iterable):
+    if isinstance(value, str | Mapping) or not isinstance(value, Iterable):
         raise InputError(
             f"{what}={value!r:.60} is a {type(value).__name__}; give a list, a generator or a data "
             "frame of strings; for files, OwnText.parallel_files or OwnText.files"
+        )
+
+
+def _check_column(side: str, value: Any) -> None:
+    if isinstance(value, str | Path):
+        raise InputError(
+            f"{side}={str(value)!r:.60} is one string; give a list; for files, "
+            "OwnText.parallel_files(…)"
+        )
+    if isinstance(value, Mapping | Set) or not hasattr(value, "__len__"):
+        raise InputError(
+            f"{side}={value!r:.60} is a {type(value).__name__}; give a list, or a column of a data "
+            "frame; for pairs from a generator, OwnText.pairs(…)"
         )
 
 
