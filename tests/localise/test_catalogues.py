@@ -195,6 +195,10 @@ def test_the_command_fills_a_catalogue_and_refuses_to_read_it_as_lines(
     assert main(command) == 2
     assert "piece by piece: --pieces" in capsys.readouterr().err
     assert not out.exists()
+    for option in (["--n-best", "3"], ["--format", "jsonl"], ["--details"], ["--input", str(po)]):
+        assert main([*command, "--pieces", *option]) == 2
+        refusal = f"{option[0]} is for lines; leave it out with --catalogue"
+        assert refusal in capsys.readouterr().err and not out.exists()
     assert main([*command, "--pieces", "--beam", "1", "--max-new", "40"]) == 0
     assert "of 9 entries, 2 stay as they were, 1 are from the memory" in capsys.readouterr().out
     check_with_msgfmt(out)

@@ -35,6 +35,16 @@ from clearhead.inspection.attention import AttentionMap
 
 CALLS = TextModel.translations
 _OF_CATALOGUES = ("memory", "pieces", "leave_below")
+_OF_LINES = {
+    "input": None,
+    "format": "text",
+    "n_best": NBestOptions.n_best,
+    "scores": False,
+    "split": None,
+    "details": False,
+    "attention": None,
+}
+"""The options that are for lines, and their defaults."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -97,6 +107,17 @@ def _svg(text: str) -> Path:
 
 
 def run(namespace: argparse.Namespace) -> int:
+    _check_options(namespace)
+    model = open_model(namespace)
+    return (
+        _translate_lines(namespace, model)
+        if namespace.catalogue is None
+        else _fill(namespace, model)
+    )
+
+
+def _check_options(namespace: argparse.Namespace) -> None:
+    """Refuses options that do not go together, before a model is opened."""
     if namespace.attention is not None and namespace.engine != "clearhead":
         raise ClearheadError("--attention needs the engine clearhead; leave --engine out")
     if namespace.attention is None and namespace.layer is not None:
@@ -104,58 +125,88 @@ def run(namespace: argparse.Namespace) -> int:
     if namespace.attention is not None and namespace.split is not None:
         raise ClearheadError("--attention draws one sentence; leave --split out")
     if namespace.catalogue is not None:
-        return _fill(namespace)
-    for name in _OF_CATALOGUES:
-        if getattr(namespace, name):
-            flag = f"--{name.replace('_', '-')}"
-            raise ClearheadError(f"{flag} belongs to --catalogue; leave it out, or add that")
-    model, options = open_model(namespace), options_of(namespace, NBestOptions)
-    n_terms = n_used = 0
-    picture: Path | None = namespace.attention
-    if picture is not None and model.model.config.family != "encoder-decoder":
+        for name, default in _OF_LINES.items():
+            if getattr(namespace, name) != default:
+                raise ClearheadError(f"{_flag(name)} is for lines; leave it out with --catalogue")
+    else:
+        for name in _OF_CATALOGUES:
+            if getattr(namespace, name):
+                raise ClearheadError(
+                    f"{_flag(name)} belongs to --catalogue; leave it out, or add that"
+                )
+
+
+def _flag(name: str) -> str:
+    return f"--{name.replace('_', '-')}"
+
+
+def _check_model(namespace: argparse.Namespace, model: TextModel) -> None:
+    """Refuses what this model cannot do."""
+    if namespace.attention is not None and model.model.config.family != "encoder-decoder":
         raise ClearheadError(
             "--attention draws what a target looks at in its source, but this model is a decoder; "
             "leave --attention out"
         )
+    if namespace.details and model.calibration is None and not isinstance(model, TrainedRun):
+        raise ClearheadError(
+            f"--details needs a run, whose training text is known, or a calibrated model, but "
+            f"{namespace.model} is only a model; name the run, calibrate the model (clearhead "
+            "calibrate), or leave --details out"
+        )
+
+
+def _translate_lines(namespace: argparse.Namespace, model: TextModel) -> int:
+    _check_model(namespace, model)
+    translator = _LineTranslator(namespace, model)
+    find_translations(model, [], translator.options)  # refuses before a line is read
     if namespace.details and model.calibration is None:
-        if not isinstance(model, TrainedRun):
-            raise ClearheadError(
-                f"--details needs a run, whose training text is known, or a calibrated model, but "
-                f"{namespace.model} is only a model; name the run, calibrate the model (clearhead "
-                "calibrate), or leave --details out"
-            )
-        told = "no confidence: the model is not calibrated; do that with: clearhead calibrate"
-        print(f"{told} {namespace.model}", file=sys.stderr)
-    find_translations(model, [], options)  # refuses before a line is read
-
-    def answer(chunk: list[tuple[int, str]]) -> list[str]:
-        nonlocal picture, n_terms, n_used
-        lines = [line for _, line in chunk]
-        answers = find_translations(model, lines, options, names_of(chunk), n_best=options.n_best)
-        used = [use.is_used for outputs in answers for use in (outputs[0].terms if outputs else ())]
-        n_terms, n_used = n_terms + len(used), n_used + sum(used)
-        first = next((pair for pair in zip(lines, answers) if pair[1]), None)
-        if picture is not None and first is not None:
-            line, (best, *_) = first
-            _draw(
-                picture, model.attention(line, best.tokens, layer=namespace.layer, too_long="cut")
-            )
-            picture = None
-        for (number, line), outputs in zip(chunk, answers):
-            if namespace.details and line.strip():
-                for told in _details(model, line, outputs):
-                    print(visible(f"line {number}: {told}"), file=sys.stderr)
-        return [_shown(namespace, *numbered, outputs) for numbered, outputs in zip(chunk, answers)]
-
-    def show(number: int, line: str) -> None:
-        print("".join(answer([(number, line)])), end="", flush=True)
-
+        missing = "no confidence: the model is not calibrated; do that with: clearhead calibrate"
+        print(f"{missing} {namespace.model}", file=sys.stderr)
     if is_typed(namespace):
-        return talk("A line is translated when you press Enter; Ctrl-D ends.", show)
-    status = answer_lines(namespace, answer)
-    if options.glossary is not None:
-        print(_of_glossary(n_terms, n_used), file=sys.stderr)
+        greeting = "A line is translated when you press Enter; Ctrl-D ends."
+        return talk(greeting, lambda *line: print(*translator([line]), sep="", end="", flush=True))
+    status = answer_lines(namespace, translator)
+    if namespace.glossary is not None:
+        print(_of_glossary(translator.n_terms, translator.n_terms_used), file=sys.stderr)
     return status
+
+
+class _LineTranslator:
+    """Translates chunk after chunk, draws the first translation, and counts the terms that were
+    used."""
+
+    def __init__(self, namespace: argparse.Namespace, model: TextModel) -> None:
+        self.namespace, self.model = namespace, model
+        self.options = options_of(namespace, NBestOptions)
+        self.picture: Path | None = namespace.attention
+        """Where the first translation is drawn, until it has been drawn."""
+        self.n_terms = self.n_terms_used = 0
+
+    def __call__(self, chunk: list[tuple[int, str]]) -> list[str]:
+        """The answer to each of the numbered lines."""
+        lines = [line for _, line in chunk]
+        answers = find_translations(
+            self.model, lines, self.options, names_of(chunk), n_best=self.options.n_best
+        )
+        for (number, line), outputs in zip(chunk, answers):
+            if outputs:
+                self._draw_once(line, outputs[0])
+                self.n_terms += len(outputs[0].terms)
+                self.n_terms_used += sum(term.is_used for term in outputs[0].terms)
+            if self.namespace.details and line.strip():
+                for detail in _details(self.model, line, outputs):
+                    print(visible(f"line {number}: {detail}"), file=sys.stderr)
+        return [
+            _shown(self.namespace, number, line, outputs)
+            for (number, line), outputs in zip(chunk, answers)
+        ]
+
+    def _draw_once(self, line: str, best: Output) -> None:
+        if self.picture is not None:
+            layer = self.namespace.layer
+            attention = self.model.attention(line, best.tokens, layer=layer, too_long="cut")
+            _draw(self.picture, attention)
+            self.picture = None
 
 
 def _of_glossary(n_terms: int, n_used: int) -> str:
@@ -172,11 +223,7 @@ def _details(model: TextModel, line: str, outputs: list[Output]) -> Iterator[str
         yield str(model.learnt_from(line))
 
 
-def _fill(namespace: argparse.Namespace) -> int:
-    for name in ("input", "attention", "details", "scores", "split"):
-        if getattr(namespace, name):
-            raise ClearheadError(f"--{name} is for lines; leave it out with --catalogue")
-    model = open_model(namespace)
+def _fill(namespace: argparse.Namespace, model: TextModel) -> int:
     out = namespace.output or namespace.catalogue
     options = asdict(options_of(namespace, CatalogueOptions))
     filled = model.fill_catalogue(namespace.catalogue, out, **options)
