@@ -18,6 +18,9 @@ PRODUCTS = {"bmm", "baddbmm", "einsum", "matmul", "scaled_dot_product_attention"
 # writes it.
 MAY_ATTEND = ("parts/", "doctor/", "inspection/attention_taps.py", "course/exercises/")
 
+PURE = {"isinstance", "tuple", "Size", "endswith", "can_keep"}
+"""Calls that may be in an `assert`: python -O leaves them out, and they change nothing."""
+
 MAY_PRINT = ("cli/", "doctor/command.py")
 """The command line; and that of the doctor, which is a distribution of its own as well."""
 
@@ -90,18 +93,27 @@ def violations(file: str, source: str, packages: dict[str, set[str]]) -> list[st
                     found.append(f"{file}:{node.lineno} reads the environment; environment.py does")
             case ast.Expr(value=ast.IfExp() | ast.BoolOp() | ast.ListComp()):
                 found.append(f"{file}:{node.lineno} an expression is a statement; write if or for")
+            case ast.Assert() if called := called_in(node) - PURE:
+                found.append(
+                    f"{file}:{node.lineno} asserts {called}; python -O leaves that call out"
+                )
             case ast.Subscript(value=ast.Tuple() | ast.List(), slice=ast.Constant()):
                 found.append(f"{file}:{node.lineno} builds a list for one of its items")
     return found
 
 
-def computes_attention(tree: ast.AST) -> bool:
-    """It calls torch's kernel, or has both a softmax and a product of matrices."""
-    called = {
+def called_in(tree: ast.AST) -> set[str]:
+    """The names of the functions and methods that are called."""
+    return {
         node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
         for node in ast.walk(tree)
         if isinstance(node, ast.Call)
     }
+
+
+def computes_attention(tree: ast.AST) -> bool:
+    """It calls torch's kernel, or has both a softmax and a product of matrices."""
+    called = called_in(tree)
     multiplies = bool(called & PRODUCTS) or any(
         isinstance(node, ast.BinOp) and isinstance(node.op, ast.MatMult) for node in ast.walk(tree)
     )
@@ -312,6 +324,7 @@ def test_the_transformer_can_be_read_in_an_evening():
         ("training/new.py", "say(x) if x else None", "an expression is a statement"),
         ("training/new.py", "x and x.close()", "an expression is a statement"),
         ("training/new.py", "f = lambda: (wait(), result())[1]", "builds a list"),
+        ("config/new.py", "assert self.config() is not None", "asserts {'config'}"),
     ],
 )
 def test_a_planted_violation_is_found(file: str, source: str, complaint: str):

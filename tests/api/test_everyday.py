@@ -321,6 +321,28 @@ def test_a_script_without_a_main_guard_prepares_in_several_processes(tmp_path: P
     assert (run.returncode, run.stdout.split()[0]) == (0, "40000"), run.stderr
 
 
+def test_python_without_assertions_opens_a_model_and_checks_options():
+    script = """
+import clearhead as ch
+model = ch.load("copy-task")
+print("opened" in vars(model), model.translate("abc42", max_new=9))
+for wrong in ({"batch": 0}, {"max_new": -1}):
+    try:
+        model.translate("abc", **wrong)
+    except ch.ClearheadError as error:
+        print(error)
+try:
+    ch.load("shakespeare-char").generate("a", temperature=-1)
+except ch.ClearheadError as error:
+    print(error)
+"""
+    run = subprocess.run([sys.executable, "-O", "-c", script], capture_output=True, text=True)
+    opened, *refusals = run.stdout.splitlines()
+    assert opened == "True abc42", run.stderr
+    fields = [refusal.split("=")[0] for refusal in refusals]
+    assert fields == ["batch", "max_new", "temperature"], run.stdout
+
+
 def test_a_run_gives_the_weights_of_its_checkpoints(tmp_path: Path):
     recipe = tiny_recipe(tmp_path / "corpus", "pairs")
     run = ch.train(recipe, folder=tmp_path / "run", prepared=tmp_path / "prepared")

@@ -70,7 +70,7 @@ class TokenizedModel:
 
     def open(self) -> None:
         """Read the weights now rather than when they are first needed."""
-        assert self.opened is not None
+        self.model  # noqa: B018 (the property reads them)
 
     def __repr__(self) -> str:
         return f"<clearhead {type(self).__name__} {str(self.folder)!r}>"

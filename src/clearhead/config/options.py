@@ -63,7 +63,7 @@ class SearchOptions(EngineOptions):
     def __post_init__(self) -> None:
         check_choices(self)
         check_between("beam", self.beam, 1, MAX_WIDTH)
-        assert self.config() is not None  # which checks the rest
+        self.config()  # which checks the rest
 
     def config(self) -> TranslateConfig:
         """The settings of the decoder."""
@@ -163,7 +163,7 @@ class SamplingOptions:
     def __post_init__(self) -> None:
         object.__setattr__(self, "only", _strings("only", self.only))
         check_choices(self)
-        assert self.config() is not None  # which checks the rest
+        self.config()  # which checks the rest
 
     def config(self) -> GenerateConfig:
         """The settings of the decoder."""

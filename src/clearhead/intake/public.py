@@ -84,16 +84,20 @@ def _generate(corpus: PublicCorpus, folder: Path) -> None:
     assert corpus.generate is not None
     folder.mkdir(parents=True, exist_ok=True)
     for (file, sha256), content in zip(corpus.made.items(), GENERATORS[corpus.generate]()):
-        assert hashlib.sha256(content).hexdigest() == sha256, f"{file} is not what it should be"
+        _check_made(file, content, sha256)
         write_whole(folder / file, content)
 
 
 def _write_made(download: Download, content: bytes, folder: Path) -> None:
     contents = MAKERS[download.make](content)
     for file, made in zip(download.made, contents):
-        digest = hashlib.sha256(made).hexdigest()
-        assert digest == download.made[file], f"{file} did not become what it should"
+        _check_made(file, made, download.made[file])
         write_whole(folder / file, gzip.compress(made, mtime=0))
+
+
+def _check_made(file: str, content: bytes, sha256: str) -> None:
+    if hashlib.sha256(content).hexdigest() != sha256:
+        raise AssertionError(f"{file} did not become what it should")
 
 
 def public_corpora() -> dict[str, PublicCorpus]:
