@@ -25,6 +25,7 @@ from clearhead.parts.positions import sinusoid
 from clearhead.text.tokenizer import tokenizer_from_json
 from clearhead.text.train import train_bpe
 from tools.course.studies import PLACEMENTS, depths, kinds
+from tools.result import FOLDER as RESULTS
 
 Measured = dict[str, Any]
 LINE = "To be, or not to be"
@@ -483,6 +484,15 @@ def beams() -> Measured:
     return {"prompt": "ROMEO:\nW", "nodes": nodes}
 
 
+# ── chapter 11 ──────────────────────────────────────────────────────────────────────────────────
+
+
+def cost_in_time() -> Measured:
+    """The widest layer of what `python -m benchmarks.attention_cost` measured."""
+    found = json.loads((RESULTS / "attention_cost.json").read_text(encoding="utf-8"))
+    return {"lengths": found["lengths"], **found["widths"][-1]}
+
+
 # ── chapter 13 ──────────────────────────────────────────────────────────────────────────────────
 
 OTHERS = ["I like apples.", "She lives in London.", "We are students.", "Tom can swim."]
@@ -546,6 +556,7 @@ QUICK: dict[str, Callable[[], Measured]] = {
     "translation": translation,
     "candidates": candidates,
     "beams": beams,
+    "cost_in_time": cost_in_time,
     "inside": inside,
 }
 SLOW: dict[str, Callable[[], Measured]] = {

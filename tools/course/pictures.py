@@ -843,6 +843,47 @@ def cost(_: Any, say: Say) -> str:
     return d.text()
 
 
+def cost_in_time(data: Any, say: Say) -> str:
+    """Two sublayers of one layer, on two logarithmic scales. A vertical bar reaches from the best
+    round to the slowest, a thick horizontal one over the crossings of the rounds."""
+    d = Drawing(600, 372, say("cost_in_time"))
+    lengths, rows = data["lengths"], data["milliseconds"]
+    axes = Axes(d, (70, 56, 490, 250), (5.8, 12.2), (0, 3))
+    axes.ticks(
+        {math.log2(n): f"{n:,}" for n in lengths},
+        {k: f"{10**k:,}" for k in range(4)},
+    )
+    styles = (("feed_forward", INK, "2 3"), ("explicit", ORANGE, "7 3"), ("fused", BLUE, ""))
+    for i, (name, colour, dash) in enumerate(styles):
+        ends = zip(lengths, rows[name], data["slowest_milliseconds"][name])
+        for n, best, slowest in ends:
+            bar = [(math.log2(n), math.log10(best)), (math.log2(n), math.log10(slowest))]
+            axes.curve(bar, colour, width=1)
+        axes.curve(
+            [(math.log2(n), math.log10(t)) for n, t in zip(lengths, rows[name])], colour, dash, 2.2
+        )
+        d.line([(40 + 190 * i, 22), (68 + 190 * i, 22)], colour, 2.2, dash)
+        d.words(74 + 190 * i, 26, say(f"cost_{name}"))
+    for (name, colour, _), row in zip(styles[1:], (0, 1)):
+        found = data["crossing"][name]
+        at = math.log2(found["measured"])
+        left = max(i for i, n in enumerate(lengths) if n <= found["measured"])
+        logs = [math.log10(t) for t in rows["feed_forward"][left : left + 2]]
+        height = logs[0] + (at - math.log2(lengths[left])) * (logs[1] - logs[0])
+        bar = [(math.log2(n), height) for n in found["rounds"]]
+        axes.curve(bar, colour, width=5)
+        x, y = axes.at(at, height)
+        d.line([(x, y), (x, 306)], colour, 1)
+        d.words(x - 5, 272 + 16 * row, say("cost_measured").format(f"{found['measured']:,}"),
+                "end", 11, colour)  # fmt: skip
+        x = axes.at(math.log2(found["counted"]), 0)[0]
+        d.line([(x, 56), (x, 306)], colour, 1, "3 3")
+        d.words(x - 5, 68, say("cost_counted").format(f"{found['counted']:,}"),
+                "end", 11, colour)  # fmt: skip
+    axes.names(say("length"), say("cost_milliseconds"), gap=44)
+    return d.text()
+
+
 def stacks(_: Any, say: Say) -> str:
     """Width: tokens that pass; height: parameters, in d². So the area is the work."""
     d, unit, floor = Drawing(640, 250, say("stacks")), 5, 190
@@ -970,6 +1011,7 @@ DRAWN: dict[str, tuple[str | None, Callable[[Any, Say], str]]] = {
     "10-cache": (None, cache),
     "11-window": (None, window),
     "11-cost": (None, cost),
+    "11-time": ("cost_in_time", cost_in_time),
     "11-stacks": (None, stacks),
     "12-answers": (None, answers),
     "13-lens": ("inside", lens),
