@@ -5,6 +5,6 @@ python -m tools.course                 draws all pictures from docs/pictures/cou
 python -m tools.course measure         measures again what takes seconds
 python -m tools.course measure NAME…   measures these, also what trains or needs a corpus
                                        (copy, positions, one_sequence, worth, depths, kinds,
-                                       learnt_by_heart)
+                                       joined, learnt_by_heart)
 python -m tools.course code            writes the code of the package into the pages again
 """

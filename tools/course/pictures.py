@@ -884,6 +884,22 @@ def cost_in_time(data: Any, say: Say) -> str:
     return d.text()
 
 
+def joined(data: Any, say: Say) -> str:
+    d = Drawing(560, 290, say("joined"))
+    axes = Axes(d, (60, 30, 470, 190), (0.5, 8.5), (0, 9.5))
+    axes.ticks({n: str(n) for n in data["together"]}, {n: str(n) for n in (0, 2, 4, 6, 8)})
+    axes.curve([(0.5, math.log(6000)), (8.5, math.log(6000))], GREY, "3 3", 1.2)
+    d.words(526, axes.at(0, math.log(6000))[1] - 5, say("joined_guess"), "end", 11, GREY)
+    axes.curve(list(zip(data["together"], data["loss"])), BLUE, width=2.2)
+    rows = zip(data["together"], data["loss"], data["low"], data["high"])
+    for n, loss, low, high in rows:
+        axes.curve([(n, low), (n, high)], INK, width=1.5)
+        x, y = axes.at(n, low)
+        d.words(x, y + 16, f"{loss:.2f}", "middle", 11)
+    axes.names(say("joined_axis"), say("joined_loss"))
+    return d.text()
+
+
 def stacks(_: Any, say: Say) -> str:
     """Width: tokens that pass; height: parameters, in d². So the area is the work."""
     d, unit, floor = Drawing(640, 250, say("stacks")), 5, 190
@@ -1013,6 +1029,7 @@ DRAWN: dict[str, tuple[str | None, Callable[[Any, Say], str]]] = {
     "11-cost": (None, cost),
     "11-time": ("cost_in_time", cost_in_time),
     "11-stacks": (None, stacks),
+    "11-joined": ("joined", joined),
     "12-answers": (None, answers),
     "13-lens": ("inside", lens),
     "13-heads": ("inside", needed),
