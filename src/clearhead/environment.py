@@ -142,6 +142,6 @@ _points_passed = itertools.count(1)
 def crash_point() -> None:
     """Called before every write, sync and rename of a checkpoint. CLEARHEAD_CRASH_AT=n kills this
     process at the n-th of them, as a power cut would, so that tests can try each."""
-    wanted = os.environ.get("CLEARHEAD_CRASH_AT")
-    if wanted is not None and next(_points_passed) == int(wanted):
+    crash_at = os.environ.get("CLEARHEAD_CRASH_AT")
+    if crash_at is not None and next(_points_passed) == int(crash_at):
         os.kill(os.getpid(), signal.SIGKILL)

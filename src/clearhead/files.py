@@ -181,11 +181,11 @@ def locked(path: Path, refusal: str) -> Iterator[None]:
 
 
 @contextmanager
-def folder_beside(place: Path) -> Iterator[Path]:
+def folder_beside(target: Path) -> Iterator[Path]:
     """A new hidden folder beside a place, for what will get that name. What is left of it at the
     end is removed; what a process that was killed has left, when the next one starts (but not on
     Windows, nor on disks without locks)."""
-    prefix, parent = f".{place.name}.unfinished-", place.parent
+    prefix, parent = f".{target.name}.unfinished-", target.parent
     try:
         parent.mkdir(parents=True, exist_ok=True)
         for path in list(parent.iterdir()):
@@ -193,7 +193,7 @@ def folder_beside(place: Path) -> Iterator[Path]:
                 _remove_if_left(path)
         folder, held = _new_folder(prefix, parent)
     except OSError as error:
-        error.filename = str(place)  # and not the hidden one
+        error.filename = str(target)  # and not the hidden one
         raise
     try:
         yield folder

@@ -44,9 +44,9 @@ def calibrate(
     `source` and of `reference`, which the model must not have been trained on. Figures are of
     sentences that the curve was not fitted to.
     """
-    wanted, opened = chosen(CalibrateOptions, options), as_text_model(model)
+    settings, opened = chosen(CalibrateOptions, options), as_text_model(model)
     translator = opened.opened.translator
-    if wanted.save:
+    if settings.save:
         _refuse_others_folder(opened)
     if split is not None and (source is not None or reference is not None):
         rule = "is a part of the run's own data"
@@ -54,11 +54,11 @@ def calibrate(
     check_scoring(None, lowercase=False)  # before translating, which takes its time
     split = split or ("valid" if source is None and reference is None else None)
     sources, references, where = pairs_to_translate(opened, split, source, reference)
-    n = min(wanted.lines, len(sources))
+    n = min(settings.lines, len(sources))
     numbers = permute(np.arange(n), len(sources), derive_key("calibration", "lines")).tolist()
     _stages.info(f"translating {n:,} lines")
-    engine = opened.engine(translator, wanted.engine, wanted.precision, wanted.engine_folder)
-    config = replace(wanted.config(), too_long="skip")
+    engine = opened.engine(translator, settings.engine, settings.precision, settings.engine_folder)
+    config = replace(settings.config(), too_long="skip")
     texts = [sources[number] for number in numbers]
     answers = translate_texts(engine, opened.opened.codec, texts, config)
     translated = [
@@ -76,10 +76,10 @@ def calibrate(
         ]
     )
     written = None
-    if wanted.save:
+    if settings.save:
         # The name of a file alone: a model folder is handed on, and paths are private.
         text = split or (Path(source).name if isinstance(source, str | Path) else "given lines")
-        facts = measured.facts | {"text": text, "beam": wanted.beam}
+        facts = measured.facts | {"text": text, "beam": settings.beam}
         written = write_calibration(model_folder_of(opened.folder), measured.calibration, facts)
         opened.__dict__.pop("calibration", None)
     return _evaluation(measured, where, written)

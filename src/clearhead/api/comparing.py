@@ -47,16 +47,16 @@ def diff(
         check_at_least("vocab_size", vocab_size, 1)
     if pad_id is not None:
         check_whole("pad_id", pad_id)
-    one, other = open_module(reference, language), open_module(port, language)
+    opened_reference, opened_port = open_module(reference, language), open_module(port, language)
     return diff_modules(
-        one.model,
-        other.model,
+        opened_reference.model,
+        opened_port.model,
         inputs,
         kind=kind,
         vocab_size=vocab_size,
         pad_id=pad_id,
-        reference_calls=reference_calls or one.calls,
-        port_calls=port_calls or other.calls,
+        reference_calls=reference_calls or opened_reference.calls,
+        port_calls=port_calls or opened_port.calls,
         copy_weights=copy_weights,
         steps=steps,
         seed=seed,

@@ -108,10 +108,10 @@ def _check_labels(encoder: MaskedLM | Classifier, corpus: Corpus) -> None:
     """Raises unless the data have the model's labels, in its own order."""
     has_head = isinstance(encoder, Classifier)
     if has_head != (corpus.label_as == "class"):
-        wanted = "class" if has_head else "token"
+        label_as = "class" if has_head else "token"
         raise DataError(
             f"{corpus.folder} was prepared with data.label_as={corpus.label_as!r}, but the model "
-            f"was trained with {wanted!r}; prepare the data with {wanted!r}"
+            f"was trained with {label_as!r}; prepare the data with {label_as!r}"
         )
     if has_head and list(encoder.config.labels) != list(corpus.labels):
         raise DataError(

@@ -6,7 +6,7 @@ from typing import Any, Unpack
 from clearhead.api.keywords import takes
 from clearhead.api.loading import as_text_model
 from clearhead.api.measures import Evaluation
-from clearhead.api.measuring import measure, measure_hypothesis
+from clearhead.api.measuring_by_kind import measure, measure_hypothesis
 from clearhead.api.text_model import TextModel
 from clearhead.api.texts import LinesGiven, Measuring
 from clearhead.config.evaluate import (

@@ -83,8 +83,8 @@ def _own_options(options: ExportOptions, to: Software) -> dict[str, Any]:
 def _folder_of(model: TokenizedModel | Model | str | Path) -> Iterator[Path]:
     """The model folder of whatever was given; a model that has none is written to a new one."""
     if isinstance(model, str | Path):
-        located = locate(model)
-        yield model_folder_of(located.folder)
+        location = locate(model)
+        yield model_folder_of(location.folder)
         return
     if isinstance(model, TokenizedModel) and not model.was_changed():
         yield model_folder_of(model.folder)

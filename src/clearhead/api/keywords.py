@@ -55,10 +55,10 @@ def takes(*options: type) -> Callable[[F], F]:
 
 def chosen(kind: type[T], keywords: Mapping[str, Any]) -> T:
     """The options, checked; a keyword that is none of them is named with the nearest."""
-    known = [field.name for field in fields(kind)]  # pyright: ignore[reportArgumentType]
+    names = [field.name for field in fields(kind)]  # pyright: ignore[reportArgumentType]
     for name in keywords:
-        if name not in known:
-            raise TypeError(f"there is no option {name!r}; {nearest(name, known)}")
+        if name not in names:
+            raise TypeError(f"there is no option {name!r}; {nearest(name, names)}")
     return kind(**keywords)
 
 

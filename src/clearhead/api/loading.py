@@ -33,10 +33,10 @@ def load(
     shipped model: torch.float32). A model that was saved with your own parts needs their classes.
     """
     own = own_parts(attention=attention, feed_forward=feed_forward, norm=norm, positions=positions)
-    located = find_model(path, own, dtype=dtype, device=_device(device))
+    model = find_model(path, own, dtype=dtype, device=_device(device))
     keep_freed_memory()  # every step of decoding frees what the next one needs
-    located.open()
-    return located
+    model.open()
+    return model
 
 
 def as_text_model(model: TextModel | str | Path) -> TextModel:
@@ -52,15 +52,15 @@ def find_model(
     device: torch.device | str = "cpu",
 ) -> TextModel:
     """The model that `load` opens, not opened yet."""
-    located = locate(path)
-    if located.is_run:
-        return TrainedRun(located.folder, own_parts=own, dtype=dtype, device=device)
+    location = locate(path)
+    if location.is_run:
+        return TrainedRun(location.folder, own_parts=own, dtype=dtype, device=device)
     return TextModel(
-        located.folder,
+        location.folder,
         own_parts=own,
-        dtype=located.dtype if dtype is None else dtype,
+        dtype=location.dtype if dtype is None else dtype,
         device=device,
-        keeps=located.keeps,
+        keeps=location.keeps,
     )
 
 

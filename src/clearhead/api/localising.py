@@ -89,19 +89,19 @@ def _remembered(path: Path, language: str) -> Iterator[TranslatedPair]:
     if not path.name.lower().endswith((".tmx", ".tmx.gz", ".tmx.zst")):
         yield from read_pairs(path)
         return
-    wanted, known, is_empty = language.lower().replace("_", "-"), set[str](), True
+    code, languages, is_empty = language.lower().replace("_", "-"), set[str](), True
     with ExitStack() as stack:
         for unit in read_units(open_bytes(path, stack)):
-            known |= unit.keys()
-            target = in_language(unit, wanted) or unit.get(wanted.split("-")[0])
+            languages |= unit.keys()
+            target = in_language(unit, code) or unit.get(code.split("-")[0])
             for text in unit.values():
                 if target and text and text != target:
                     is_empty = False
                     yield TranslatedPair(text, target)
     if is_empty:
         raise DataError(
-            f"{path} has no translation into {wanted!r}, the language of the catalogue (there are "
-            f"{', '.join(map(repr, sorted(known))) or 'no languages'}); name another memory"
+            f"{path} has no translation into {code!r}, the language of the catalogue (there are "
+            f"{', '.join(map(repr, sorted(languages))) or 'no languages'}); name another memory"
         )
 
 

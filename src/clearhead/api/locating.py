@@ -33,7 +33,7 @@ def shipped_models() -> list[str]:
     return sorted(path.parent.name for path in SHIPPED.glob(f"*/{CONFIG}"))
 
 
-def place_of(folder: Path) -> Path:
+def given_or_shipped(folder: Path) -> Path:
     """The folder itself, or that of the shipped model of this name."""
     is_shipped = not folder.exists() and str(folder) in shipped_models()
     return SHIPPED / folder if is_shipped else folder
@@ -43,7 +43,7 @@ def locate(path: str | Path) -> Located:
     """Finds the model that the path leads to; a Hugging Face folder is imported into a temporary
     one."""
     asked = as_path("path", path)
-    folder = place_of(asked)
+    folder = given_or_shipped(asked)
     if folder != asked:
         # Half precision saves space in the package; a processor computes in fp32.
         return Located(folder, dtype=torch.float32)

@@ -75,8 +75,8 @@ def measure_translator(
     if other is not None and not isinstance(other, TokenizedModel):
         if not isinstance(other, str | Path):
             raise InputError("against= compares models: give a model, a run or a folder")
-        located = locate(other)
-        other = TokenizedModel(located.folder, dtype=located.dtype, keeps=located.keeps)
+        location = locate(other)
+        other = TokenizedModel(location.folder, dtype=location.dtype, keeps=location.keeps)
         other.open()
     sources, references, where = pairs_to_translate(model, split, source, reference)
     if not options.exact:  # before translating, which takes its time

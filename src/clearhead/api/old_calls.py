@@ -71,9 +71,9 @@ def old_score(
 ) -> Any:
     """`score` with `details`."""
     details, number, called = _taken(options, "token_scores(…)")
-    sources, wanted = as_list(texts), None if targets is None else as_list(targets)
+    sources, target_texts = as_list(texts), None if targets is None else as_list(targets)
     names = _names(sources, number, called)
-    scores = answer(model, sources, wanted, chosen(ScoreOptions, options), names)
+    scores = answer(model, sources, target_texts, chosen(ScoreOptions, options), names)
     answers = scores if details else [scored.log_prob for scored in scores]
     return answers[0] if isinstance(texts, str) else answers
 
@@ -114,8 +114,8 @@ def _nothing(model: TokenizedModel) -> Output:
 def old_own_text(text: OwnText | None, old: dict[str, Any]) -> OwnText:
     """The text that the old keywords `pairs`, `texts`, `table` with `columns`, and `label` of
     `recipe_for` give."""
-    known = ("pairs", "texts", "table", "columns", "label")
-    if unknown := set(old) - set(known):
+    keywords = ("pairs", "texts", "table", "columns", "label")
+    if unknown := set(old) - set(keywords):
         raise TypeError(f"recipe_for has no keyword {min(unknown)!r}")
     arguments = {name: value for name, value in old.items() if value is not None}
     columns = arguments.pop("columns", ())

@@ -91,10 +91,10 @@ def _assumptions(assumptions: Assumptions | Mapping[str, float] | None) -> Assum
             f"assumptions={assumptions!r:.60} is a {type(assumptions).__name__}; give a "
             "dictionary, such as {'price': 2.5}"
         )
-    known = [field.name for field in fields(Assumptions)]
+    names = [field.name for field in fields(Assumptions)]
     for name, value in (assumptions or {}).items():
-        if name not in known:
-            raise InputError(f"assumptions has no {name!r}; {nearest(str(name), known)}")
+        if name not in names:
+            raise InputError(f"assumptions has no {name!r}; {nearest(str(name), names)}")
         if isinstance(value, bool) or not isinstance(value, int | float):
             raise InputError(f"{name}={value!r} is a {type(value).__name__}; give a number")
     values: dict[str, Any] = dict(assumptions or {})

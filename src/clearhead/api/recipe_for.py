@@ -12,7 +12,7 @@ from random import Random
 from typing import Any
 
 from clearhead.api.keywords import takes
-from clearhead.api.locating import place_of
+from clearhead.api.locating import given_or_shipped
 from clearhead.api.old_calls import old_own_text
 from clearhead.api.paths import PREPARED
 from clearhead.api.preparing import defect_kinds
@@ -103,7 +103,7 @@ def recipe_for(
         raise InputError(f"name={name!r:.60} is not a name; give a string, such as 'my-pairs'")
     written = None if out is None else as_path("out", out)
     name = (name or text.template) if written is None else written.stem  # as `load_recipe` does
-    first = None if start is None else place_of(as_path("start", start))
+    first = None if start is None else given_or_shipped(as_path("start", start))
     if written is not None:
         _check_out(written)
     template = load_recipe(TEMPLATES / f"{text.template}.toml")

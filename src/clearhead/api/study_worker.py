@@ -148,9 +148,9 @@ class ProcessorClock:
         self.path, self.every = folder / CLOCK, every
         self.seconds: dict[int, float] = {}
         if self.path.is_file():
-            known = read_json(folder, CLOCK)
+            stored = read_json(folder, CLOCK)
             try:
-                self.seconds = {int(step): float(seconds) for step, seconds in known.items()}
+                self.seconds = {int(step): float(seconds) for step, seconds in stored.items()}
                 if not all(map(math.isfinite, self.seconds.values())):
                     raise ValueError("not all are numbers")
             except (TypeError, ValueError, OverflowError):
@@ -240,13 +240,13 @@ class _Figures:
 
     def by_name(self, name: str) -> Callable[[Sequence[int]], float]:
         """A measure as a function of the numbers of lines."""
-        known = {
+        figures = {
             "exact": self._exact,
             "loss": self._loss,
             "BLEU": partial(self._score, "BLEU"),
             "chrF++": partial(self._score, "chrF++"),
         }
-        return known[name]
+        return figures[name]
 
     @property
     def translations(self) -> list[str]:

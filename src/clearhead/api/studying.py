@@ -125,8 +125,10 @@ class Study:
         for test in self.plan.tests:
             for name in (test.source, test.reference):
                 if not (data_folder() / name).is_file():
-                    known = {public.folder: key for key, public in public_corpora().items()}
-                    corpus = known.get(Path(name).parts[0])
+                    names_by_folder = {
+                        public.folder: key for key, public in public_corpora().items()
+                    }
+                    corpus = names_by_folder.get(Path(name).parts[0])
                     remedy = f"get it with: clearhead data get {corpus}" if corpus else "check it"
                     rule = f"is not below {data_folder()}"
                     raise ConfigError(f"tests.{test.name}", name, rule, remedy)
@@ -213,29 +215,29 @@ class Study:
         """Steps, seconds and parameters of a run, by the key of its arm. They are measured once,
         and kept: a budget in processor time must give the same steps when the study resumes."""
         path = self.folder / COSTS
-        known = read_json(self.folder, COSTS) if path.exists() else {}
+        costs = read_json(self.folder, COSTS) if path.exists() else {}
         budget = f"{self.plan.budget}={self.plan.amount}"
         for arm in self.plan.arms:
             made_of = f"{arm.fingerprint(arm.recipe)} {budget}"
-            if not self._is_cost(known.get(arm.key), made_of):
-                known[arm.key] = {"made_of": made_of, **self._measure_cost(arm)}
+            if not self._is_cost(costs.get(arm.key), made_of):
+                costs[arm.key] = {"made_of": made_of, **self._measure_cost(arm)}
                 say(
-                    f"{arm.key}: {known[arm.key]['parameters']:,} parameters, "
-                    f"{known[arm.key]['steps']:,} steps, {known[arm.key]['seconds']:,.0f} s"
+                    f"{arm.key}: {costs[arm.key]['parameters']:,} parameters, "
+                    f"{costs[arm.key]['steps']:,} steps, {costs[arm.key]['seconds']:,.0f} s"
                 )
-                write_whole(path, json.dumps(known, indent=1))
-        return known
+                write_whole(path, json.dumps(costs, indent=1))
+        return costs
 
-    def _is_cost(self, known: Any, made_of: str) -> bool:
+    def _is_cost(self, cost: Any, made_of: str) -> bool:
         """Whether that is what a run of an arm takes, as it was measured before."""
         return (
-            isinstance(known, dict)
-            and known.get("made_of") == made_of
-            and all(type(known.get(name)) is int for name in ("steps", "parameters"))
-            and type(known.get("seconds")) in (float, int)
-            and all(0 <= known[name] < MOST for name in ("seconds", "parameters"))
-            and 0 < known["steps"] < MOST
-            and (self.plan.budget != "steps" or known["steps"] == self.plan.amount)
+            isinstance(cost, dict)
+            and cost.get("made_of") == made_of
+            and all(type(cost.get(name)) is int for name in ("steps", "parameters"))
+            and type(cost.get("seconds")) in (float, int)
+            and all(0 <= cost[name] < MOST for name in ("seconds", "parameters"))
+            and 0 < cost["steps"] < MOST
+            and (self.plan.budget != "steps" or cost["steps"] == self.plan.amount)
         )
 
     def _measure_cost(self, arm: Arm) -> dict[str, Any]:
@@ -267,27 +269,31 @@ class Study:
 def check_parts(plan: StudyPlan, named: Sequence[str]) -> None:
     """Raises unless every part that a study's file names is named here too, and no other. Those of
     shipped studies are clearhead's own."""
-    wanted: dict[tuple[str, Path, str], str] = {}
+    planned_parts: dict[tuple[str, Path, str], str] = {}
     for arm in plan.arms:
         for role, part in arm.parts.items():
             file, _, symbol = part.rpartition(":")
             if Path(file).parent != SHIPPED.resolve():
-                wanted[role, Path(file), symbol] = f"arms.{arm.name}.parts.{role}"
+                planned_parts[role, Path(file), symbol] = f"arms.{arm.name}.parts.{role}"
     named_parts: dict[tuple[str, Path, str], str] = {}
     for text in named:
         role, _, name = text.partition("=")
         file, _, symbol = name.rpartition(":")
         named_parts[role, user_path(file).resolve(), symbol] = text
     for part, text in named_parts.items():
-        if part not in wanted:
-            known = f"its parts are {', '.join(map(_option, wanted))}" if wanted else "it has none"
-            raise InputError(f"{plan.given} has no part {text!r}; {known}")
-    missing = [part for part in wanted if part not in named_parts]
+        if part not in planned_parts:
+            its_parts = (
+                f"its parts are {', '.join(map(_option, planned_parts))}"
+                if planned_parts
+                else "it has none"
+            )
+            raise InputError(f"{plan.given} has no part {text!r}; {its_parts}")
+    missing = [part for part in planned_parts if part not in named_parts]
     if missing:
-        options = " ".join(shlex.quote(_option(part)) for part in wanted)
+        options = " ".join(shlex.quote(_option(part)) for part in planned_parts)
         rule = "would be run, and may be somebody else's"
         remedy = f"read the file, and if you trust it, name it among your parts: {options}"
-        raise ConfigError(wanted[missing[0]], _option(missing[0]), rule, remedy)
+        raise ConfigError(planned_parts[missing[0]], _option(missing[0]), rule, remedy)
 
 
 def _option(part: tuple[str, Path, str]) -> str:
@@ -321,9 +327,9 @@ def _steps_for_tokens(run: Run, tokens: float) -> int:
 def _introduction(plan: StudyPlan, n_missing: int, seconds: float, workers: int) -> str:
     n_runs = len(plan.arms) * len(plan.seeds)
     minutes = seconds / 60 / max(1, min(workers, n_missing))
-    known = f"{n_runs - n_missing} of {n_runs} runs are finished; "
+    finished = f"{n_runs - n_missing} of {n_runs} runs are finished; "
     take = f"{n_missing} runs will take about {minutes:,.0f} minutes, {workers} at a time"
-    start = f"{plan.name}: {known if n_missing < n_runs else ''}{take} (without measuring)"
+    start = f"{plan.name}: {finished if n_missing < n_runs else ''}{take} (without measuring)"
     pairings = {plan.is_paired(name) for name in plan.names if name != plan.baseline}
     shown = [
         f"a difference of {spreads:.2g} standard deviations (of {noise})"

@@ -86,8 +86,8 @@ class TextModel(TokenizedModel):
     def translations(self, texts: Texts, **options: Any) -> Any:
         """The best translations of each text, with their tokens and scores. An empty text has
         none."""
-        wanted = chosen(NBestOptions, options)
-        answers = find_translations(self, as_list(texts), wanted, n_best=wanted.n_best)
+        settings = chosen(NBestOptions, options)
+        answers = find_translations(self, as_list(texts), settings, n_best=settings.n_best)
         return _alike(texts, answers)
 
     @takes(CatalogueOptions)
@@ -98,10 +98,10 @@ class TextModel(TokenizedModel):
         What a person has translated is not touched; what is new is marked as fuzzy."""
         from clearhead.api.localising import fill_open_entries  # only catalogues need its imports
 
-        wanted, catalogue = chosen(CatalogueOptions, options), as_path("path", path)
-        engine = _engine(self, self.opened.translator, wanted)
+        settings, catalogue = chosen(CatalogueOptions, options), as_path("path", path)
+        engine = _engine(self, self.opened.translator, settings)
         target = catalogue if output is None else as_path("output", output)
-        return fill_open_entries(self, engine, catalogue, target, wanted)
+        return fill_open_entries(self, engine, catalogue, target, settings)
 
     @overload
     def generate(self, prompts: str, **options: Unpack[Generating]) -> str: ...
@@ -167,10 +167,10 @@ class TextModel(TokenizedModel):
         return _alike(texts, self._scores(texts, targets, chosen(ScoreOptions, options)))
 
     def _scores(self, texts: Texts, targets: Texts | None, options: ScoreOptions) -> list[Scored]:
-        sources, wanted = as_list(texts), None if targets is None else as_list(targets)
-        if wanted is not None and isinstance(texts, str) != isinstance(targets, str):
+        sources, target_texts = as_list(texts), None if targets is None else as_list(targets)
+        if target_texts is not None and isinstance(texts, str) != isinstance(targets, str):
             raise InputError("text and target must be of one type; give two strings or two lists")
-        return score_tokens(self, sources, wanted, options)
+        return score_tokens(self, sources, target_texts, options)
 
     @overload
     def classify(self, texts: str, **options: Unpack[Labelling]) -> str | None: ...
@@ -229,7 +229,7 @@ class TextModel(TokenizedModel):
     @takes(TranslatorEvaluation, LanguageModelEvaluation, EncoderEvaluation)
     def evaluate(self, split: Split | None = None, **settings: Unpack[Evaluating]) -> "Evaluation":
         """Measures how good the model is: see `clearhead.evaluate`."""
-        from clearhead.api.measuring import measure  # a second of imports
+        from clearhead.api.measuring_by_kind import measure  # a second of imports
 
         return measure(self, split, settings)
 

@@ -37,7 +37,7 @@ class TokenizedModel:
     ) -> None:
         """`dtype`: None: that of the folder. `keeps`: what must live as long as this, such as a
         temporary folder."""
-        self._given, self._place = folder, folder.absolute()
+        self._given, self._absolute = folder, folder.absolute()
         self.own_parts = own_parts
         self.dtype = dtype
         self.device = device
@@ -53,7 +53,7 @@ class TokenizedModel:
     def folder(self) -> Path:
         """The path as you gave it, as long as it still leads to the folder (the working directory
         may have changed); otherwise the absolute path."""
-        return self._given if self._given.absolute() == self._place else self._place
+        return self._given if self._given.absolute() == self._absolute else self._absolute
 
     @cached_property
     def opened(self) -> Opened:
@@ -78,7 +78,7 @@ class TokenizedModel:
     @property
     def name(self) -> str:
         """The name of its folder; if that is the folder `model` in a run, the name of the run."""
-        folder = self._place
+        folder = self._absolute
         return folder.parent.name if folder.name == "model" else folder.name
 
     @property

@@ -16,10 +16,10 @@ T = TypeVar("T")
 def fill_defaults(parser: argparse.ArgumentParser, function: Callable[..., Any]) -> None:
     """Gives every option that is a parameter of the function its default, so that each default is
     written once. An option that is passed on only if it was typed gets none."""
-    known = _parameters(function)
+    defaults = _parameters(function)
     for action in parser._actions:
-        if action.dest in known and action.default != argparse.SUPPRESS:
-            action.default = known[action.dest]
+        if action.dest in defaults and action.default != argparse.SUPPRESS:
+            action.default = defaults[action.dest]
 
 
 def settings(namespace: argparse.Namespace, function: Callable[..., Any]) -> dict[str, Any]:
@@ -31,8 +31,8 @@ def settings(namespace: argparse.Namespace, function: Callable[..., Any]) -> dic
 def options_of(namespace: argparse.Namespace, kind: type[T]) -> T:
     """The options that are fields of the class, as an object of it."""
     values = vars(namespace)
-    known = [field.name for field in fields(kind)]  # pyright: ignore[reportArgumentType]
-    return kind(**{name: values[name] for name in known if name in values})
+    names = [field.name for field in fields(kind)]  # pyright: ignore[reportArgumentType]
+    return kind(**{name: values[name] for name in names if name in values})
 
 
 def _parameters(function: Callable[..., Any]) -> dict[str, Any]:
@@ -75,8 +75,8 @@ def parts(namespace: argparse.Namespace) -> dict[str, str]:
     for text in namespace.part:
         role, equals, name = text.partition("=")
         if not equals or role not in ROLES:
-            known = role in ROLES
-            remedy = f"write --part {role}=FILE.py:NAME" if known else nearest(role, ROLES)
+            is_role = role in ROLES
+            remedy = f"write --part {role}=FILE.py:NAME" if is_role else nearest(role, ROLES)
             raise ClearheadError(f"--part {text!r} is not ROLE=FILE.py:NAME; {remedy}")
         named[role] = name
     return named

@@ -156,8 +156,8 @@ def _shown(batch: Batch) -> list[tuple[str, Tensor, str]]:
 
 def _visible(ids: Tensor, tokenizer: Tokenizer) -> str:
     """The text that a model sees, control tokens and line ends included, cut to a few lines."""
-    wanted = [index for index in ids.tolist() if index != IGNORED]
-    text = tokenizer.decode(wanted, show_control=True).replace("\n", "⏎")
+    target_ids = [index for index in ids.tolist() if index != IGNORED]
+    text = tokenizer.decode(target_ids, show_control=True).replace("\n", "⏎")
     return text if len(text) <= N_SHOWN else text[:N_SHOWN] + "…"
 
 

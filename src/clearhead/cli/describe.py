@@ -42,9 +42,9 @@ def run(arguments: argparse.Namespace) -> int:
         for recipe in recipe_names():
             print(f"  {recipe}")
         print("presets:")
-        for known, config in PRESETS.items():
+        for preset_name, config in PRESETS.items():
             total = count_parameters(build_model(config, device="meta")).total
-            print(f"  {known:<22}{config.family:<17}{total:>16,} parameters")
+            print(f"  {preset_name:<22}{config.family:<17}{total:>16,} parameters")
         return 0
     config, _ = revise_model(preset(name), TrainConfig(), keys)
     for field in fields(config):

@@ -81,8 +81,8 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _start(path: Path, language: LearnLanguage | None) -> LearnFolder:
-    known = LearnFolder(path).state.language if (path / STATE).is_file() else "en"
-    return LearnFolder.make(path, language or known)
+    last_language = LearnFolder(path).state.language if (path / STATE).is_file() else "en"
+    return LearnFolder.make(path, language or last_language)
 
 
 def _screen(folder: LearnFolder, new: bool) -> str:

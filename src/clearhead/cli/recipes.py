@@ -15,8 +15,8 @@ if TYPE_CHECKING:
 
 def add_recipe_arguments(parser: argparse.ArgumentParser, *, out: bool = True) -> None:
     """The recipe and its keys; with `out`, the folder of its prepared data."""
-    known = ", ".join(recipe_names())
-    parser.add_argument("recipe", help=f"{known}; or the path of a .toml file")
+    names = ", ".join(recipe_names())
+    parser.add_argument("recipe", help=f"{names}; or the path of a .toml file")
     parser.epilog = "Keys of the recipe are options, such as: --data.vocab_size 4000"
     add_recipe_keys(parser)
     if out:

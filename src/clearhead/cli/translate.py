@@ -263,7 +263,7 @@ def _draw(path: Path, attention: AttentionMap) -> None:
 
 def _shown(namespace: argparse.Namespace, number: int, line: str, outputs: list[Output]) -> str:
     if namespace.format == "jsonl":
-        shown = [as_json(one) for one in outputs]
+        shown = [as_json(output) for output in outputs]
         for record, output in zip(shown, outputs):
             if namespace.details and output.confidence is not None:
                 record["confidence"] = output.confidence
@@ -275,5 +275,7 @@ def _shown(namespace: argparse.Namespace, number: int, line: str, outputs: list[
         whole = {"line": number, "source": line, "translations": shown}
         return json.dumps(whole, ensure_ascii=False) + "\n"
     if namespace.scores or namespace.n_best > 1:
-        return "".join(f"{number}\t{one.score:.4f}\t{one_line(one.text)}\n" for one in outputs)
+        return "".join(
+            f"{number}\t{output.score:.4f}\t{one_line(output.text)}\n" for output in outputs
+        )
     return (one_line(outputs[0].text) if outputs else "") + "\n"

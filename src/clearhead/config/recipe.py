@@ -198,11 +198,11 @@ def _check_keys(tables: dict[str, Any], path: str) -> None:
             if not tables.keys() & SECTIONS.keys():
                 remedy += "; is it a recipe? clearhead new NAME makes one"
             raise ClearheadError(f"{path}: there is no table [{section}]; {remedy}")
-        known = [field.name for field in fields(SECTIONS[section])]
+        names = [field.name for field in fields(SECTIONS[section])]
         for key in table:
-            if key not in known:
+            if key not in names:
                 raise ClearheadError(
-                    f"{path}: there is no key {section}.{key}; {nearest(key, known)}"
+                    f"{path}: there is no key {section}.{key}; {nearest(key, names)}"
                 )
 
 
@@ -214,8 +214,8 @@ def _parse(
     """The texts and TOML values as the types that the configurations declare, by jsonargparse."""
     from jsonargparse import ArgumentError, Namespace
 
-    wanted = {*needed, *tables, *(key.split(".")[0] for key, _ in overrides)}
-    parser = _parser(tuple(sorted(wanted)))
+    sections = {*needed, *tables, *(key.split(".")[0] for key, _ in overrides)}
+    parser = _parser(tuple(sorted(sections)))
     try:
         values = parser.parse_object(tables)
         if overrides:
@@ -225,7 +225,7 @@ def _parse(
     except OverflowError as error:
         raise ClearheadError(f"a number in the recipe is too large: {error}") from None
     parsed: dict[str, Any] = {}
-    for section in wanted:
+    for section in sections:
         part = values[section]
         assert isinstance(part, Namespace)
         try:

@@ -27,9 +27,9 @@ def main(result: Path, names: list[str]) -> None:
     """Checks the exercises of the present folder."""
     torch.set_num_threads(1)
     _bound_memory()
-    known = {exercise.name: exercise for exercise in EXERCISES}
+    by_name = {exercise.name: exercise for exercise in EXERCISES}
     for name in names:
-        exercise = known[name]
+        exercise = by_name[name]
         said = io.StringIO()
         with contextlib.redirect_stdout(said), contextlib.redirect_stderr(said):
             _start_clock(exercise.seconds)

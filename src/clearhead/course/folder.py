@@ -27,8 +27,8 @@ MAX_RESULT = 10_000_000
 def find_exercise(name: str, language: LearnLanguage = "en") -> Exercise:
     """Finds an exercise by its name, its number or its file: 03_heads, 3, 03, 03_heads.py."""
     for exercise in EXERCISES:
-        known = (exercise.name, exercise.file, exercise.topic, str(exercise.number))
-        if name in known or name == f"{exercise.number:02}":
+        accepted = (exercise.name, exercise.file, exercise.topic, str(exercise.number))
+        if name in accepted or name == f"{exercise.number:02}":
             return exercise
     say, names = phrases(language), [exercise.name for exercise in EXERCISES]
     near = closest(name, names)
@@ -83,8 +83,8 @@ class LearnFolder:
     def current(self) -> Exercise:
         """The exercise that the learner works at."""
         name = self.state.current
-        known = {exercise.name: exercise for exercise in EXERCISES}
-        return known.get(name or "", COURSE_ORDER[0])
+        by_name = {exercise.name: exercise for exercise in EXERCISES}
+        return by_name.get(name or "", COURSE_ORDER[0])
 
     def save(self) -> None:
         """Writes the state."""
@@ -104,13 +104,13 @@ class LearnFolder:
 
     def before(self, exercise: Exercise) -> Exercise | None:
         """The exercise before this one in the course; None at the beginning."""
-        place = COURSE_ORDER.index(exercise)
-        return COURSE_ORDER[place - 1] if place else None
+        index = COURSE_ORDER.index(exercise)
+        return COURSE_ORDER[index - 1] if index else None
 
     def next_after(self, exercise: Exercise) -> Exercise | None:
         """The next exercise of the course that has not passed; None at the end."""
-        place = COURSE_ORDER.index(exercise)
-        others = COURSE_ORDER[place + 1 :] + COURSE_ORDER[:place]
+        index = COURSE_ORDER.index(exercise)
+        others = COURSE_ORDER[index + 1 :] + COURSE_ORDER[:index]
         return next((other for other in others if not self.has_passed(other)), None)
 
     def check(self, exercises: Sequence[Exercise]) -> dict[str, Verdict]:
@@ -186,8 +186,8 @@ def check_files(folder: Path, exercises: Sequence[Exercise]) -> dict[str, Verdic
 
 
 def _run(folder: Path, exercises: Sequence[Exercise]) -> dict[str, Verdict]:
-    with tempfile.TemporaryDirectory(prefix="clearhead-learn-") as place:
-        result = Path(place) / "verdicts"
+    with tempfile.TemporaryDirectory(prefix="clearhead-learn-") as temporary:
+        result = Path(temporary) / "verdicts"
         names = [exercise.name for exercise in exercises]
         nothing = subprocess.DEVNULL
         with start_module(

@@ -126,10 +126,12 @@ class JoinedLayout(_Pairs):
         samples = tuple((row[0].sample,) for row in rows)
         pairs = self.pairs(samples, key)
         inputs = [np.concatenate([source, _shifted(end, self.bos_id)]) for source, end in pairs]
-        wanted = [np.concatenate([np.full(len(source), IGNORED), end]) for source, end in pairs]
+        target_rows = [
+            np.concatenate([np.full(len(source), IGNORED), end]) for source, end in pairs
+        ]
         return JoinedBatch(
             inputs=pad_rows(inputs, self.pad_id),
-            targets=pad_rows(wanted, IGNORED),
+            targets=pad_rows(target_rows, IGNORED),
             documents=pad_rows([np.zeros(len(row), np.int64) for row in inputs], NO_DOCUMENT),
             samples=samples,
         )
@@ -293,9 +295,9 @@ def _pack(pieces: list[DocumentPiece], length: int) -> list[BatchRow]:
     free: list[tuple[int, int]] = []  # (tokens left, row), ascending
     for piece in sorted(pieces, key=lambda piece: (piece.start - piece.stop, piece)):
         size = piece.stop - piece.start
-        place = bisect_left(free, (size, 0))
-        if place < len(free):
-            left, row = free.pop(place)
+        index = bisect_left(free, (size, 0))
+        if index < len(free):
+            left, row = free.pop(index)
         else:
             left, row = length, len(rows)
             rows.append([])
@@ -306,7 +308,7 @@ def _pack(pieces: list[DocumentPiece], length: int) -> list[BatchRow]:
 
 
 def _shuffled(items: list[Item], key: int) -> list[Item]:
-    return [items[place] for place in permute(np.arange(len(items)), len(items), key).tolist()]
+    return [items[index] for index in permute(np.arange(len(items)), len(items), key).tolist()]
 
 
 def _shifted(tokens: NDArray[np.integer], first: int) -> Integers:

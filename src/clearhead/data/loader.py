@@ -119,8 +119,8 @@ class Loader:
             for batch in range(first, len(batches)):
                 step += 1
                 last = batch + 1 == len(batches)
-                place = (*next_window, 0) if last else (epoch, number, batch + 1)
-                position = Position(step, *place)
+                next_batch = (*next_window, 0) if last else (epoch, number, batch + 1)
+                position = Position(step, *next_batch)
                 yield Order(batches[batch][self.rank :: self.world], key, position)
 
 

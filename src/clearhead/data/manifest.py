@@ -84,8 +84,8 @@ class Manifest:
         }
         if "tokenizer" not in self.data:  # token files that came about in another way
             return recorded
-        wanted = as_json(replace(config, **recorded))
-        if changes := changed_settings(_with_names(self.data), _with_names(wanted)):
+        new_settings = as_json(replace(config, **recorded))
+        if changes := changed_settings(_with_names(self.data), _with_names(new_settings)):
             raise DataError(
                 f"{folder} was prepared with another recipe: {'; '.join(changes)}; restore the "
                 "settings, give the recipe another name, or prepare again: "
@@ -246,10 +246,10 @@ def verify(folder: Path, manifest: Manifest) -> None:
         )
     for split in manifest.splits.values():
         for side, files in split.files.items():
-            known = manifest.tokenizers.get(side) or manifest.tokenizers["text"]
+            tokenizer = manifest.tokenizers.get(side) or manifest.tokenizers["text"]
             for facts in files:
                 if fresh & {facts.name, facts.name + INDEX}:
-                    check_tokens(folder, facts, known.vocab_size, split.longest[side])
+                    check_tokens(folder, facts, tokenizer.vocab_size, split.longest[side])
     remember(folder, manifest, stamps)
 
 

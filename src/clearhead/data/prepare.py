@@ -195,7 +195,7 @@ def _made_by(path: Path) -> str:
 
 def _sample(job: Job, inputs: list[Input], served: tuple[str, ...]) -> Iterator[str]:
     """The text that a tokenizer learns from: the head of every input."""
-    wanted = [
+    side_numbers = [
         number for number, side in enumerate(job.config.sides) if side in served and side != "label"
     ]
     limit = job.config.sample_mb * MEGABYTE // len(inputs)
@@ -206,7 +206,7 @@ def _sample(job: Job, inputs: list[Input], served: tuple[str, ...]) -> Iterator[
         reader = Reader([input_files], job.config, "train", whole=inputs, removed=left_out)
         taken = 0
         for document in reader.documents(Cursor(), {}):
-            for side in wanted:
+            for side in side_numbers:
                 taken += len(document.texts[side].encode("utf-8"))
                 yield document.texts[side]
             if taken >= limit:
@@ -219,7 +219,7 @@ def _sample(job: Job, inputs: list[Input], served: tuple[str, ...]) -> Iterator[
 def _describe(job: Job, inputs: InputsBySplit) -> list[dict[str, Any]]:
     """Name, size and sha256 of every input file. A second run hashes only what was touched."""
     cache = job.work / "hashes.json"
-    known = read_note(cache)
+    hashes = read_note(cache)
     paths = sorted(
         {
             path
@@ -238,16 +238,16 @@ def _describe(job: Job, inputs: InputsBySplit) -> list[dict[str, Any]]:
     for path in paths:
         about = path.stat()
         stamp = [about.st_size, about.st_mtime_ns]
-        entry = known.get(str(path))
+        entry = hashes.get(str(path))
         if not isinstance(entry, list) or len(entry) != 3 or entry[:2] != stamp:
-            known[str(path)] = [*stamp, sha256_of(path)]
+            hashes[str(path)] = [*stamp, sha256_of(path)]
         name = path.relative_to(job.root) if path.is_relative_to(job.root) else path
         described.append(
-            {"path": name.as_posix(), "bytes": about.st_size, "sha256": known[str(path)][-1]}
+            {"path": name.as_posix(), "bytes": about.st_size, "sha256": hashes[str(path)][-1]}
         )
         done += about.st_size
         job.report(Progress("hashing", done, total))
-    write_whole(cache, to_json(known))
+    write_whole(cache, to_json(hashes))
     return described
 
 

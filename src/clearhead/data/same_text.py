@@ -113,12 +113,12 @@ def changed_files(
         root = data_root(config)
     except ClearheadError:  # CLEARHEAD_DATA is not set
         return ""
-    before, known = noted.stat().st_mtime_ns, {root / entry["path"]: entry for entry in inputs}
+    noted_at, entries = noted.stat().st_mtime_ns, {root / entry["path"]: entry for entry in inputs}
     changed: list[str] = []
     for path in _present(located(config, root), splits):
-        about, own = path.stat(), known.get(path)
+        about, own = path.stat(), entries.get(path)
         alike = [entry for entry in ([own] if own else inputs) if entry["bytes"] == about.st_size]
-        if own in alike and about.st_mtime_ns < before:
+        if own in alike and about.st_mtime_ns < noted_at:
             continue
         if not alike or sha256_of(path) not in {entry["sha256"] for entry in alike}:
             changed.append(f"{path} has changed" if own else f"{path} is another file")

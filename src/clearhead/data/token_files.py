@@ -167,17 +167,17 @@ class TokenStore:
     def documents(self, numbers: Integers) -> list[TokenArray]:
         """Several documents, straight from the mapped files."""
         arrays: list[TokenArray] = [np.empty(0, np.uint16)] * len(numbers)
-        for file, places, starts, stops in self._by_file(numbers):
+        for file, indices, starts, stops in self._by_file(numbers):
             tokens = self.files[file].tokens
-            for place, start, stop in zip(places.tolist(), starts.tolist(), stops.tolist()):
-                arrays[place] = tokens[start:stop]
+            for index, start, stop in zip(indices.tolist(), starts.tolist(), stops.tolist()):
+                arrays[index] = tokens[start:stop]
         return arrays
 
     def lengths(self, numbers: Integers) -> Integers:
         """How many tokens each document has, without touching the tokens."""
         counts = np.empty(len(numbers), np.int64)
-        for _, places, starts, stops in self._by_file(numbers):
-            counts[places] = stops - starts
+        for _, indices, starts, stops in self._by_file(numbers):
+            counts[indices] = stops - starts
         return counts
 
     def _by_file(self, numbers: Integers) -> Iterator[tuple[int, Integers, Integers, Integers]]:
@@ -185,11 +185,11 @@ class TokenStore:
         where they start and stop in the file."""
         file_of = np.searchsorted(self._first_document, numbers, side="right") - 1
         order = np.argsort(file_of, kind="stable")
-        for places in np.split(order, np.flatnonzero(np.diff(file_of[order])) + 1):
-            if len(places):
-                file = int(file_of[places[0]])
-                local = numbers[places] - self._first_document[file]
-                yield file, places, *self._bounds(file, local)
+        for indices in np.split(order, np.flatnonzero(np.diff(file_of[order])) + 1):
+            if len(indices):
+                file = int(file_of[indices[0]])
+                local = numbers[indices] - self._first_document[file]
+                yield file, indices, *self._bounds(file, local)
 
     def document_of(self, start: int, stop: int) -> Integers:
         """The number of the document that each token of start…stop-1 is in, counted from 0 in the

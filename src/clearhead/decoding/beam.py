@@ -110,9 +110,9 @@ class BeamSearch:
             for sentence, is_settled in zip(sentences, settled):
                 if is_settled:
                     yield sentence.input.number, sentence.best(self.beam.n_best)
-            places = [index for index, is_settled in enumerate(settled) if not is_settled]
-            sentences = [sentences[index] for index in places]
-            scores = self._next_scores(cached, sentences, places)
+            indices = [index for index, is_settled in enumerate(settled) if not is_settled]
+            sentences = [sentences[index] for index in indices]
+            scores = self._next_scores(cached, sentences, indices)
 
     def _stop_before(self, decode_input: DecodeInput) -> StopReason | None:
         """Why an input ends before any search."""
@@ -193,17 +193,17 @@ class BeamSearch:
         return end_of
 
     def _next_scores(
-        self, cached: CachedModel, sentences: list[SentenceBeam], places: list[int]
+        self, cached: CachedModel, sentences: list[SentenceBeam], indices: list[int]
     ) -> Tensor:
-        """Feeds the model what each hypothesis has chosen; `places` are the places that the
+        """Feeds the model what each hypothesis has chosen; `indices` are those that the
         sentences had in the batch before."""
         width = self.beam.width
         if not sentences:
             cached.keep([])
             return torch.empty(0, width, 0)
         rows = [
-            place * width + parent
-            for sentence, place in zip(sentences, places)
+            index * width + parent
+            for sentence, index in zip(sentences, indices)
             for parent in sentence.parents
         ]
         tokens = [0 if s is None else s.token for sentence in sentences for s in sentence.slots]

@@ -107,10 +107,10 @@ class Codec:
     def start_ids(self, start: Start) -> list[int]:
         """The start token as a list; empty for none. Raises if the model has no such token."""
         own = self.ids.prompt_start
-        known = {"auto": own, "none": None, "bos": self.ids.bos, "eos": self.ids.eos}
-        if not isinstance(start, str) or start not in known:
-            raise InputError(f"start={start!r} is not a choice; {nearest(str(start), known)}")
-        first = known[start]
+        choices = {"auto": own, "none": None, "bos": self.ids.bos, "eos": self.ids.eos}
+        if not isinstance(start, str) or start not in choices:
+            raise InputError(f"start={start!r} is not a choice; {nearest(str(start), choices)}")
+        first = choices[start]
         if start in ("bos", "eos") and first is None:
             others = "none or eos" if self.ids.eos is not None else "none"
             raise InputError(f"this model has no {start} token; use start={others}")

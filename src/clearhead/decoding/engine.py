@@ -275,12 +275,12 @@ def engine_of(
     folder: Path | None = None,
 ) -> Engine:
     """The engine of this name, for a model and the folder that it was read from."""
-    for name, value, known in (
+    for name, value, choices in (
         ("engine", engine, get_args(EngineName)),
         ("precision", precision, get_args(EnginePrecision)),
     ):
-        if value not in known:
-            raise InputError(f"{name}={value!r} is not a choice; {nearest(str(value), known)}")
+        if value not in choices:
+            raise InputError(f"{name}={value!r} is not a choice; {nearest(str(value), choices)}")
     if engine == "ctranslate2":
         return CTranslate2Engine(model_folder, precision=precision, folder=folder, own=model)
     if precision != "float32":

@@ -169,8 +169,8 @@ def _open(path: Path, ids: TokenIds, config: ModelConfig) -> Tokenizer:
     special = sorted(index for index, token in added.items() if token.special)
     for role, index in (("pad", config.pad_id), ("start", start), ("end", end)):
         # A role that the model does not have is given to a control token that it has.
-        known = (index, end, start, config.pad_id, *special, 0)
-        index = next(i for i in known if i is not None)
+        candidates = (index, end, start, config.pad_id, *special, 0)
+        index = next(i for i in candidates if i is not None)
         name = library.id_to_token(index)
         if name is None:
             raise FolderError(

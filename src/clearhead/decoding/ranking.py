@@ -78,8 +78,8 @@ def top_of_each(scores: Tensor, offsets: Tensor, k: int) -> tuple[Tensor, Tensor
 
 def _has_ties(falling: Tensor) -> Tensor:
     """Which rows hold a number twice."""
-    one, next_one = falling[:, :-1], falling[:, 1:]
-    return ((one == next_one) & (one > -torch.inf)).any(dim=1)
+    score, next_score = falling[:, :-1], falling[:, 1:]
+    return ((score == next_score) & (score > -torch.inf)).any(dim=1)
 
 
 def _sorted_top(scores: Tensor, offsets: Tensor, k: int) -> tuple[Tensor, Tensor]:

@@ -59,9 +59,9 @@ def seed_of(seed: int | Sequence[int], index: int) -> int | str:
     return seed[index]
 
 
-def uniform(seed: int | str, place: int, purpose: str) -> float:
+def uniform(seed: int | str, position: int, purpose: str) -> float:
     """A number in [0, 1) that depends on the three arguments and on nothing else."""
-    key = f"{seed}/{place}/{purpose}".encode()
+    key = f"{seed}/{position}/{purpose}".encode()
     return (
         int.from_bytes(hashlib.blake2b(key, digest_size=8).digest(), "little")
         / 2**64

@@ -87,9 +87,9 @@ def _score_batch(model: GenerativeModel, pairs: Sequence[Fed]) -> list[list[floa
     rows: list[list[float]] = []
     for row, (_, first, target) in zip(hidden, pairs):
         # Only here are there scores for a whole vocabulary, and only of one text at a time.
-        wanted = row[len(first) - 1 : len(first) - 1 + len(target)][None]
+        states = row[len(first) - 1 : len(first) - 1 + len(target)][None]
         table = model.target_table if isinstance(model, Seq2Seq) else model.tokens
-        scores = in_full(model.output(wanted, table)[0])
+        scores = in_full(model.output(states, table)[0])
         ids = torch.tensor(target, dtype=torch.long, device=device)[:, None]
         chosen = scores.gather(1, ids)[:, 0] - scores.logsumexp(dim=1)
         rows.append(chosen.clamp(max=0).tolist())
@@ -128,14 +128,14 @@ def score_texts(
                     "out, since an empty text has no translation"
                 )
         contexts = codec.encode_sources([texts[index] for index in filled])
-        wanted = codec.encode_targets(
+        scored_tokens = codec.encode_targets(
             [targets[index] for index in filled], [texts[index] for index in filled]
         )
         together = max if seq2seq else sum
-        lengths = [together(map(len, pair)) for pair in zip(contexts, wanted)]
+        lengths = [together(map(len, pair)) for pair in zip(contexts, scored_tokens)]
     else:
         ids = codec.encode_prompts([texts[index] for index in filled], start)
-        contexts, wanted = [tokens[:1] for tokens in ids], [tokens[1:] for tokens in ids]
+        contexts, scored_tokens = [tokens[:1] for tokens in ids], [tokens[1:] for tokens in ids]
         lengths = [len(tokens) for tokens in ids]
     longest = model.config.max_length
     for index, length in zip(filled, lengths):
@@ -144,10 +144,10 @@ def score_texts(
                 f"{name_of(names, index)} has more tokens than the model takes ({longest}); split "
                 "it, or measure whole texts with clearhead evaluate"
             )
-    scores = score(model, contexts, wanted, start_id=codec.ids.decoder_start)
+    scores = score(model, contexts, scored_tokens, start_id=codec.ids.decoder_start)
     scored = {
         index: Scored(tokens=tokens, log_probs=log_probs)
-        for index, tokens, log_probs in zip(filled, wanted, scores)
+        for index, tokens, log_probs in zip(filled, scored_tokens, scores)
     }
     nothing = Scored(tokens=[], log_probs=[])
     return [scored.get(index, nothing) for index in range(len(texts))]

@@ -153,11 +153,11 @@ class _Drafting:
             for ahead in range(n + 1)
         ]
         chances = probabilities(scores.flatten(0, 1), self.choice, seen).view(n_texts, n + 1, -1)
-        wanted = chances[:, :n].gather(2, draft[:, :, None])[:, :, 0]
+        draft_chances = chances[:, :n].gather(2, draft[:, :, None])[:, :, 0]
         guessed = guesses.gather(2, draft[:, :, None])[:, :, 0]
         numbers = [self._uniforms(texts, ahead, "keep") for ahead in range(n)]
         keeps = torch.tensor(numbers, dtype=chances.dtype, device=chances.device).T
-        stays = keeps * guessed < wanted
+        stays = keeps * guessed < draft_chances
         kept = stays.long().cumprod(dim=1).sum(dim=1)
         row = torch.arange(n_texts, device=draft.device)
         nothing = torch.zeros_like(guesses[:, :1])

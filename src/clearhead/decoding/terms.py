@@ -144,8 +144,8 @@ def _places(tokens: Sequence[int], tokenizer: Tokenizer) -> list[int]:
     return places[:: max(1, step)]
 
 
-def _is_between(tokens: Sequence[int], place: int, tokenizer: Tokenizer) -> bool:
-    before, behind = tokenizer.decode(tokens[:place]), tokenizer.decode(tokens[place:])
+def _is_between(tokens: Sequence[int], index: int, tokenizer: Tokenizer) -> bool:
+    before, behind = tokenizer.decode(tokens[:index]), tokenizer.decode(tokens[index:])
     if before.endswith("\ufffd") or behind.startswith("\ufffd"):
         return False
     return _INSIDE_WORD.fullmatch(before[-1:] + behind[:1]) is None

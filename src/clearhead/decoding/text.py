@@ -327,8 +327,10 @@ def _kept(outputs: Sequence[Output], codec: Codec, masked: MaskedText) -> list[O
 def _restored(output: Output, codec: Codec, masked: MaskedText) -> Output:
     """The output with its text, the spans of the source in their places."""
     pieces = decode_pieces(codec.target, output.tokens)
-    known = [piece for piece in pieces if isinstance(piece, str) or piece < len(masked.spans)]
-    return replace(output, text=masked.restore(known), tokenizer=codec.target)
+    valid_pieces = [
+        piece for piece in pieces if isinstance(piece, str) or piece < len(masked.spans)
+    ]
+    return replace(output, text=masked.restore(valid_pieces), tokenizer=codec.target)
 
 
 def translate_texts(

@@ -60,10 +60,10 @@ def products(device: torch.device) -> str:
             right = numbers(3, inner, columns, seed=rows).to(dtype)
             product = (left.to(device) @ right.to(device)).cpu().double()
             left, right = left.double(), right.double()
-            wanted, size = left @ right, left.abs() @ right.abs()
+            expected, size = left @ right, left.abs() @ right.abs()
             # One rounding of the result, and of each partial sum, which is in fp32.
             steps = torch.finfo(dtype).eps + inner * torch.finfo(torch.float32).eps
-            share = float(((product - wanted).abs() / (steps * size)).nan_to_num(torch.inf).max())
+            share = float(((product - expected).abs() / (steps * size)).nan_to_num(torch.inf).max())
             worst = max(worst, share)
             if share > 1:
                 raise DeviceError(
@@ -93,7 +93,9 @@ def masked_attention(device: torch.device) -> str:
             raise DeviceError(f"{kind} attention with a mask gives NaN or infinity")
         if results[kind][0][0, :, 2].any():
             raise DeviceError(f"{kind} attention over no positions does not give zeros")
-    apart = max(_apart(one, other) for one, other in zip(results["fused"], results["explicit"]))
+    apart = max(
+        _apart(fused, explicit) for fused, explicit in zip(results["fused"], results["explicit"])
+    )
     return _within(apart, CLOSE, "fused and explicit attention differ by")
 
 
@@ -102,9 +104,9 @@ def like_the_cpu(device: torch.device) -> str:
     worst = 0.0
     for name, model in FAMILIES.items():
         exact = small_objective(model, CPU, dtype=torch.float64)
-        wanted = loss_and_gradients(exact, small_batch(model, CPU))
+        on_cpu = loss_and_gradients(exact, small_batch(model, CPU))
         on_device = loss_and_gradients(small_objective(model, device), small_batch(model, device))
-        worst = max(worst, _all_apart(on_device, wanted, f"the {name}'s", CLOSE))
+        worst = max(worst, _all_apart(on_device, on_cpu, f"the {name}'s", CLOSE))
     return f"largest difference {worst:.1e}"
 
 
@@ -113,11 +115,11 @@ def half_precision(device: torch.device) -> str:
     worst = 0.0
     for name, model in FAMILIES.items():
         batch = small_batch(model, device)
-        wanted = loss_and_gradients(small_objective(model, device), batch)
+        in_full = loss_and_gradients(small_objective(model, device), batch)
         for format, half in HALF.items():
             in_half = loss_and_gradients(small_objective(model, device, half=half), batch)
             worst = max(
-                worst, _all_apart(in_half, wanted, f"in {format}, the {name}'s", HALF_CLOSE)
+                worst, _all_apart(in_half, in_full, f"in {format}, the {name}'s", HALF_CLOSE)
             )
     return f"largest difference from fp32 {worst:.1e}"
 
@@ -241,21 +243,21 @@ def _name(dtype: torch.dtype) -> str:
     return str(dtype).removeprefix("torch.")
 
 
-def _apart(actual: Tensor, wanted: Tensor) -> float:
+def _apart(actual: Tensor, expected: Tensor) -> float:
     """The largest difference, relative to the largest number; infinite where one is NaN."""
-    actual, wanted = actual.detach().cpu().double(), wanted.detach().cpu().double()
-    apart = (actual - wanted).abs().max() / wanted.abs().max().clamp_min(1e-30)
+    actual, expected = actual.detach().cpu().double(), expected.detach().cpu().double()
+    apart = (actual - expected).abs().max() / expected.abs().max().clamp_min(1e-30)
     return float(apart.nan_to_num(torch.inf))
 
 
 def _all_apart(
-    actual: dict[str, Tensor], wanted: dict[str, Tensor], whose: str, limit: float
+    actual: dict[str, Tensor], expected: dict[str, Tensor], whose: str, limit: float
 ) -> float:
     """The differences of the loss, and of all gradients together: some gradients are 0 apart from
     rounding."""
-    names = [name for name in wanted if name != "loss"]
-    gradients = [torch.cat([each[name].flatten() for name in names]) for each in (actual, wanted)]
-    loss, gradient = _apart(actual["loss"], wanted["loss"]), _apart(*gradients)
+    names = [name for name in expected if name != "loss"]
+    gradients = [torch.cat([each[name].flatten() for name in names]) for each in (actual, expected)]
+    loss, gradient = _apart(actual["loss"], expected["loss"]), _apart(*gradients)
     _within(loss, limit, f"{whose} loss is off by")
     _within(gradient, limit, f"{whose} gradients are off by")
     return max(loss, gradient)

@@ -40,10 +40,10 @@ def can_measure_baseline() -> bool:
 def baseline(corpus: Corpus, split: str) -> Baseline:
     """Learns from the training split of prepared data, and measures on another split."""
     texts, labels = labelled_texts(corpus, "train", AT_MOST)
-    others, wanted = labelled_texts(corpus, split)
+    others, true_labels = labelled_texts(corpus, split)
     predicted = _pipeline(texts).fit(texts, labels).predict(others)
-    n_right = sum(int(guess == label) for guess, label in zip(predicted, wanted))
-    return Baseline(right=Accuracy(n_right=n_right, n=len(wanted)), learnt_from=len(texts))
+    n_right = sum(int(guess == label) for guess, label in zip(predicted, true_labels))
+    return Baseline(right=Accuracy(n_right=n_right, n=len(true_labels)), learnt_from=len(texts))
 
 
 def cross_validated(texts: Sequence[str], labels: Sequence[str]) -> Baseline | None:

@@ -113,8 +113,8 @@ def label_texts(
                 f"{model.config.vocab_size}; was its tokenizer.json replaced?"
             )
         rows[index] = [*tokens, codec.source.eos_id]
-    known = label_rows(model, labels, [*rows.values()], codec.source, batch=batch)
-    probabilities = dict(zip(rows, known))
+    row_probabilities = label_rows(model, labels, [*rows.values()], codec.source, batch=batch)
+    probabilities = dict(zip(rows, row_probabilities))
     return [probabilities.get(index) for index in range(len(texts))]
 
 

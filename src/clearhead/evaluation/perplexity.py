@@ -94,7 +94,7 @@ def perplexity(
         )
     nats, n_tokens, n_bytes, n_characters, n_words = 0.0, 0, 0, 0, 0
     contexts: list[Sequence[int]] = []
-    wanted: list[Sequence[int]] = []
+    targets: list[Sequence[int]] = []
     starts = [] if bos_id is None else [bos_id]
     ends = [] if eos_id is None else [eos_id]
     rows: list[list[int]] = []
@@ -119,8 +119,8 @@ def perplexity(
         n_words -= _words_that_end(first_text, begin[len(first_text) :])
         for start, first, last in windows(len(ids), window, stride):
             contexts.append(ids[start:first])
-            wanted.append(ids[first:last])
-    for log_probs in score(model, contexts, wanted):
+            targets.append(ids[first:last])
+    for log_probs in score(model, contexts, targets):
         nats -= math.fsum(log_probs)
         n_tokens += len(log_probs)
     if n_tokens == 0:

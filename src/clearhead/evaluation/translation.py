@@ -130,8 +130,8 @@ def translation_scores(
         # Compared with itself, for the interval: `corpus_score` fails where a resample scores 0.
         tested = _test(translations, translations, references, n_resamples, metrics)
         return [
-            Metric(name=name, value=one.score, half_interval=float(one.ci), signature=signature)
-            for name, (one, _), signature in tested
+            Metric(name=name, value=score.score, half_interval=float(score.ci), signature=signature)
+            for name, (score, _), signature in tested
         ]
     return [
         Metric(
@@ -178,13 +178,17 @@ def compare_translations(
     return [
         Comparison(
             name=name,
-            first=one.score,
-            second=two.score,
+            first=first_score.score,
+            second=second_score.score,
             # Where nothing ever differs, sacrebleu's count of larger differences is none.
-            p_value=1.0 if one.score == two.score else max(least, float(two.p_value)),
+            p_value=1.0
+            if first_score.score == second_score.score
+            else max(least, float(second_score.p_value)),
             signature=signature,
         )
-        for name, (one, two), signature in _test(first, second, references, n_resamples, metrics)
+        for name, (first_score, second_score), signature in _test(
+            first, second, references, n_resamples, metrics
+        )
     ]
 
 
@@ -206,8 +210,8 @@ def _test(
     rows: list[tuple[str, tuple[Any, Any], str]] = []
     for name in metrics:
         key = next(key for key in signatures if key.lower().startswith(name.rstrip("+").lower()))
-        one, two = results[key]
-        rows.append((name, (one, two), signatures[key].format()))
+        first_score, second_score = results[key]
+        rows.append((name, (first_score, second_score), signatures[key].format()))
     return rows
 
 
@@ -219,8 +223,8 @@ def _metrics(tokenize: str, lowercase: bool) -> dict[str, Any]:
             "BLEU and chrF++ need sacrebleu; install it with: pip install 'clearhead[eval]'"
         ) from None
     if tokenize not in BLEU.TOKENIZERS:
-        known = ", ".join(BLEU.TOKENIZERS)
-        raise InputError(f"tokenize={tokenize!r} is not known to sacrebleu; choose from {known}")
+        choices = ", ".join(BLEU.TOKENIZERS)
+        raise InputError(f"tokenize={tokenize!r} is not known to sacrebleu; choose from {choices}")
     try:
         bleu = BLEU(tokenize=tokenize, lowercase=lowercase)
     except (ImportError, RuntimeError, OSError) as error:  # it needs a package, or a download

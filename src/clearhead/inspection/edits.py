@@ -42,11 +42,11 @@ class Counted(NamedTuple):
             return Counted(numbers.reshape(n_rows, -1), total.reshape(n_rows, -1))
         return self
 
-    def chosen(self, wanted: Sequence[int]) -> Bool[Tensor, "#batch length"]:
+    def chosen(self, numbers: Sequence[int]) -> Bool[Tensor, "#batch length"]:
         """The chosen places; negative numbers count from the newest token."""
         mask = torch.zeros_like(self.numbers, dtype=torch.bool)
-        for one in wanted:
-            number = self.total + one if one < 0 else one
+        for given in numbers:
+            number = self.total + given if given < 0 else given
             mask |= (self.numbers == number) & (self.numbers >= 0)
         return mask
 

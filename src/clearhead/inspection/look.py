@@ -215,9 +215,9 @@ def _tokens(subject: Subject, text: Text) -> dict[str, Any]:
                 "id": token,
                 "text": label_of(token, tokenizer),
                 "control": token in tokenizer.control_ids,
-                "given": place < n_given,
+                "given": index < n_given,
             }
-            for place, token in enumerate(ids)
+            for index, token in enumerate(ids)
         ]
 
     tokens: dict[str, Any] = {"written": described(text.written, subject.target, text.n_given)}
@@ -320,7 +320,9 @@ def _candidates(logits: Tensor) -> dict[str, Any]:
     best = logits.sort(dim=-1, descending=True, stable=True)
     n = min(N_CANDIDATES, logits.shape[-1])
     ids, values = best.indices[:, :n], best.values[:, :n]
-    sums = torch.stack([(logits.double() / one).logsumexp(dim=-1) for one in TEMPERATURES], dim=-1)
+    sums = torch.stack(
+        [(logits.double() / temperature).logsumexp(dim=-1) for temperature in TEMPERATURES], dim=-1
+    )
     return {
         "temperatures": TEMPERATURES,
         "ids": _u32(ids),

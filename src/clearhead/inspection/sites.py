@@ -77,18 +77,18 @@ def names(model: Model, pattern: str = "*") -> list[str]:
     return matching(pattern, [site.name for site in sites(model)])
 
 
-def matching(pattern: str, known: list[str]) -> list[str]:
-    """The known names that a pattern matches; raises if it matches none."""
-    matched = [name for name in known if fnmatchcase(name, str(pattern))]
+def matching(pattern: str, names: list[str]) -> list[str]:
+    """The names that a pattern matches; raises if it matches none."""
+    matched = [name for name in names if fnmatchcase(name, str(pattern))]
     if not matched:
         raise InputError(
-            f"no activation of this model is called {pattern!r}; {_remedy(pattern, known)}"
+            f"no activation of this model is called {pattern!r}; {_remedy(pattern, names)}"
         )
     return matched
 
 
-def _remedy(pattern: str, known: list[str]) -> str:
-    close = nearest(pattern, known)
+def _remedy(pattern: str, names: list[str]) -> str:
+    close = nearest(pattern, names)
     return close if close.startswith("did") else "clearhead.names(model) lists them all"
 
 
@@ -161,8 +161,8 @@ def _feed_forward(module: nn.Module, path: str, tower: TowerName) -> Iterator[Si
 
 def has_our_weights(attention: object) -> bool:
     """Whether its weights are those of the formula; another's are not known."""
-    known = MultiHeadAttention
-    return isinstance(attention, known) and type(attention).attend is known.attend
+    ours = MultiHeadAttention
+    return isinstance(attention, ours) and type(attention).attend is ours.attend
 
 
 def no_weights() -> InputError:

@@ -73,9 +73,9 @@ def see_without(
 
 def _chosen_heads(model: Model, off: Sequence[str]) -> dict[str, list[int] | None]:
     """Name → its heads that are off; None: all of it."""
-    known = switches(model)
-    if unknown := [switch for switch in off if switch not in known]:
-        close = [switch] if (switch := closest(unknown[0], known)) else known[:3]
+    all_switches = switches(model)
+    if unknown := [switch for switch in off if switch not in all_switches]:
+        close = [switch] if (switch := closest(unknown[0], all_switches)) else all_switches[:3]
         raise InputError(
             f"{unknown[0]!r} cannot be switched off in this model; {nearest(unknown[0], close)}"
         )

@@ -68,19 +68,19 @@ class Trace:
         self._grad = grad
         self._sites = {site.name: site for site in sites(model)}
         _refuse(model)
-        known = list(self._sites)
-        self._read = {name for pattern in read for name in matching(pattern, known)}
-        self._edits: dict[str, list[Edit]] = {name: [] for name in known}
+        site_names = list(self._sites)
+        self._read = {name for pattern in read for name in matching(pattern, site_names)}
+        self._edits: dict[str, list[Edit]] = {name: [] for name in site_names}
         self._waiting = list(edits)
-        for one in edits:
-            if not isinstance(one, Edit):
+        for edit in edits:
+            if not isinstance(edit, Edit):
                 raise InputError(
-                    f"edit={one!r:.60} is a {type(one).__name__}; give an edit, such as "
+                    f"edit={edit!r:.60} is a {type(edit).__name__}; give an edit, such as "
                     "ch.edit.zero(name)"
                 )
-            for name in matching(one.name, known):
-                one.check(self._sites[name])
-                self._edits[name].append(one)
+            for name in matching(edit.name, site_names):
+                edit.check(self._sites[name])
+                self._edits[name].append(edit)
         self._calls: dict[str, list[Tensor]] = {}
         self._tokens: dict[TowerName, list[tuple[Counted, Bool[Tensor, "batch length"]]]] = {}
         self._keys: Counted | None = None
@@ -174,10 +174,10 @@ class Trace:
         if self._edits[site.name]:
             tokens = self._tokens.get(site.tower)
             queries = tokens[-1][0] if tokens else None
-            for one in self._edits[site.name]:
-                new = one.apply(x, site, queries, self._keys)
+            for edit in self._edits[site.name]:
+                new = edit.apply(x, site, queries, self._keys)
                 if new is not None:
-                    self._waiting = [e for e in self._waiting if e is not one]
+                    self._waiting = [e for e in self._waiting if e is not edit]
                     x = new
         if self._keeps(site):
             self._calls.setdefault(site.name, []).append(x if self._grad else x.detach())
@@ -209,7 +209,7 @@ class Trace:
         for tower in towers:
             _, embedding = embedding_of(self.model, tower)
             self._handles.append(embedding.register_forward_pre_hook(self._counter(tower)))
-        if any(one.rows is not None for one in self._waiting) and "decoder" in towers:
+        if any(edit.rows is not None for edit in self._waiting) and "decoder" in towers:
             decoder: nn.Module = self.model.decoder  # type: ignore[union-attr]
             hook = decoder.register_forward_pre_hook(_refuse_rows, with_kwargs=True)
             self._handles.append(hook)

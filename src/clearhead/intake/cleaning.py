@@ -260,18 +260,18 @@ def _names(text: str) -> list[str]:
 def describe_defects(defects: Defects, n_samples: int = 2, width: int = 80) -> list[str]:
     """The counts, and samples of each kind: what somebody has to see before deciding."""
     if not defects.documents:
-        said = "Defects: not looked for, since each file is one text."
+        summary = "Defects: not looked for, since each file is one text."
     elif not defects.findings:
-        said = f"Defects: none found in {defects.documents:,} documents."
+        summary = f"Defects: none found in {defects.documents:,} documents."
     else:
         counts = ", ".join(f"{n:,} {kind}" for kind, n in defects.counts.items())
-        said = f"Defects: of {defects.documents:,} documents, {counts}."
+        summary = f"Defects: of {defects.documents:,} documents, {counts}."
     if defects.without:
-        said += (
+        summary += (
             f" Not looked for: {', '.join(defects.without)} (they need py3langid: "
             'pip install "clearhead[corpus]").'
         )
-    lines = textwrap.wrap(said, width)
+    lines = textwrap.wrap(summary, width)
     for kind in defects.counts:
         lines.append(f"  {kind}: {MEANINGS[kind]}")
         for finding in defects.of(kind)[:n_samples]:

@@ -134,17 +134,17 @@ def _held_out(
     n = len(places)
     if not n:
         return _HeldOut([{} for _ in inputs], 0)
-    wanted = {
+    counts = {
         split: len(config.share(split, n))
         for split in ("test", "valid")
         if split in config.held_out_splits
     }
     table = np.array(keys, np.uint64)
     sides = 1 if config.task == "classification" else table.shape[1]  # equal labels join nothing
-    parts = _draw(_connected(table[:, :sides]), table[:, 0], wanted)
+    parts = _draw(_connected(table[:, :sides]), table[:, 0], counts)
     shared = 0
     if parts is None and sides == 2:
-        parts = _draw(_connected(table[:, :1]), table[:, 0], wanted)
+        parts = _draw(_connected(table[:, :1]), table[:, 0], counts)
         if parts is not None:
             held_out = parts != "train"
             shared = int(np.isin(table[held_out], table[~held_out]).any(axis=1).sum())
@@ -153,7 +153,7 @@ def _held_out(
         names = ", ".join(str(path) for input_files in inputs for path in input_files.paths)
         raise DataError(
             f"{names}: {n:,} lines hold only {different:,} different texts, too few to hold "
-            f"out {sum(wanted.values()):,} lines that are not in the training text; give more "
+            f"out {sum(counts.values()):,} lines that are not in the training text; give more "
             "text, or files for data.valid and data.test"
         )
     by_input: list[dict[int, str]] = [{} for _ in inputs]
@@ -185,7 +185,7 @@ def _connected(
             return group
 
 
-def _draw(groups: np.ndarray, keys: np.ndarray, wanted: Mapping[str, int]) -> np.ndarray | None:
+def _draw(groups: np.ndarray, keys: np.ndarray, counts: Mapping[str, int]) -> np.ndarray | None:
     """The part of each document. Test and validation are filled with whole groups: small ones in
     the order of the draw, then, if they are too few, larger ones from the smallest on. None: some
     part stays below its floor."""
@@ -196,25 +196,25 @@ def _draw(groups: np.ndarray, keys: np.ndarray, wanted: Mapping[str, int]) -> np
         for key in keys[first]
     ]
     order = iter(sorted(range(len(numbers)), key=draw.__getitem__))
-    for split, n_wanted in wanted.items():
+    for split, count in counts.items():
         taken, passed = 0, []
         for group in order:
-            if taken >= n_wanted:
+            if taken >= count:
                 order = chain(passed, [group], order)
                 break
-            if sizes[group] > max(1, LARGE * n_wanted):
+            if sizes[group] > max(1, LARGE * count):
                 passed.append(group)  # too large here, and maybe not for the other
                 continue
             parts[group] = split
             taken += int(sizes[group])
         else:
             passed.sort(key=lambda group: sizes[group])
-            while passed and taken + sizes[passed[0]] <= AT_MOST * n_wanted and taken < n_wanted:
+            while passed and taken + sizes[passed[0]] <= AT_MOST * count and taken < count:
                 parts[passed[0]] = split
                 taken += int(sizes[passed.pop(0)])
             order = iter(passed)
-        if taken < FLOOR * n_wanted:
+        if taken < FLOOR * count:
             return None
-    if wanted and not (parts == "train").any():
+    if counts and not (parts == "train").any():
         return None
     return parts[np.searchsorted(numbers, groups)]

@@ -59,16 +59,16 @@ class Table(NamedTuple):
 
     def batches(self, names: Sequence[str]) -> Iterator[Any]:
         """Batches of rows of these columns, each within the limit on memory."""
-        known = self.texts()
+        text_columns = self.texts()
         for name in names:
-            if name not in known:
+            if name not in text_columns:
                 raise DataError(
                     f"{self.file.path} has no column {name!r} that holds text or labels; it has "
-                    f"{', '.join(map(repr, known)) or 'none'}; name one in data.columns"
+                    f"{', '.join(map(repr, text_columns)) or 'none'}; name one in data.columns"
                 )
         if self.n_rows == 0:
             return
-        repeatable = max(self._check_pages(known[name]) for name in names)
+        repeatable = max(self._check_pages(text_columns[name]) for name in names)
         together = min(BATCH, max(1, MAX_BATCH // max(1, repeatable)))
         yield from _damage_named(
             self.file, self.arrow.iter_batches(batch_size=together, columns=list(names))

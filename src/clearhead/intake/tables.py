@@ -43,15 +43,15 @@ class TabSeparated:
 
     def __init__(self, columns: Columns) -> None:
         self.columns = columns
-        self.places: list[int] = []
+        self.indices: list[int] = []
         self.expected = 0
 
     def __call__(self, line: bytes) -> list[bytes | str] | None:
         cells = line.split(b"\t")
         if not self.expected:
             names = [cell.decode("utf-8", "replace").strip() for cell in cells]
-            self.places = places_of(self.columns, names)
-            self.expected = max(len(cells), *(column + 1 for column in self.places))
+            self.indices = column_indices(self.columns, names)
+            self.expected = max(len(cells), *(column + 1 for column in self.indices))
             if has_header(self.columns):
                 return None
         if len(cells) != self.expected:
@@ -59,7 +59,7 @@ class TabSeparated:
             if b'"' in line:
                 what += " (if cells are in quotes, it is CSV: let its name end in .csv)"
             raise ValueError(what)
-        return [cells[column] for column in self.places]
+        return [cells[column] for column in self.indices]
 
 
 def has_header(columns: Columns) -> bool:
@@ -67,23 +67,23 @@ def has_header(columns: Columns) -> bool:
     return any(isinstance(column, str) for column in columns)
 
 
-def places_of(columns: Columns, names: Sequence[str]) -> list[int]:
+def column_indices(columns: Columns, names: Sequence[str]) -> list[int]:
     """The index of each column in the first line."""
-    places: list[int] = []
+    indices: list[int] = []
     for column in columns:
         if isinstance(column, str) and column not in names:
             raise DataError(
                 f"data.columns: there is no column {column!r} in the first line, which has "
                 f"{', '.join(map(repr, names))}; name one of these, or count from 1"
             )
-        places.append(names.index(column) if isinstance(column, str) else column - 1)
-    return places
+        indices.append(names.index(column) if isinstance(column, str) else column - 1)
+    return indices
 
 
 def read_csv(file: OpenedFile, sieve: Sieve) -> Iterator[Raw]:
     """Quoted fields may hold commas and line ends. Rows are numbered, a header is not counted; a
     row that is rejected has no fields."""
-    columns, places, expected, row = sieve.config.columns, list[int](), 0, 0
+    columns, indices, expected, row = sieve.config.columns, list[int](), 0, 0
     for line, cells in _csv_rows(file, sieve.config.max_bytes):
         place = Place(file.path, row + 1, line)
         fields: list[bytes | str] = []
@@ -93,14 +93,14 @@ def read_csv(file: OpenedFile, sieve: Sieve) -> Iterator[Raw]:
             sieve.reject("blank", place, "the line is blank")
         else:
             if not expected:
-                wanted = [name.strip() if isinstance(name, str) else name for name in columns]
-                places = places_of(wanted, [*map(str.strip, cells)])
-                expected = max(len(cells), *(column + 1 for column in places))
+                names = [name.strip() if isinstance(name, str) else name for name in columns]
+                indices = column_indices(names, [*map(str.strip, cells)])
+                expected = max(len(cells), *(column + 1 for column in indices))
                 if has_header(columns):
                     continue
             if len(cells) == expected:
                 # What is not UTF-8 becomes bytes again, and is reported as such.
-                fields = [cells[k].encode("utf-8", "surrogateescape") for k in places]
+                fields = [cells[k].encode("utf-8", "surrogateescape") for k in indices]
             else:
                 what = f"the line has {len(cells)} column(s), but {expected} are expected"
                 sieve.reject("malformed", place, what)
@@ -343,12 +343,12 @@ def _local(tag: str) -> str:
 
 def read_tmx(file: OpenedFile, sieve: Sieve) -> Iterator[Raw]:
     """The translation units of a TMX file in the wanted languages."""
-    wanted = [str(column).lower().replace("_", "-") for column in sieve.config.columns]
+    languages = [str(column).lower().replace("_", "-") for column in sieve.config.columns]
     for number, unit in zip(count(1), read_units(file)):
         place = Place(file.path, number, unit="unit")
-        texts = [in_language(unit, language) for language in wanted]
+        texts = [in_language(unit, language) for language in languages]
         if None in texts:
-            missing = wanted[texts.index(None)]
+            missing = languages[texts.index(None)]
             what = f"there is no text in {missing!r} (only in {', '.join(map(repr, unit))})"
             sieve.reject("malformed", place, what)
             continue

@@ -293,8 +293,8 @@ def checked_fields(kind: type, values: Any) -> dict[str, Any]:
             continue
         types = _json_types(hints[name])
         if type(value) not in types:
-            wanted = " or ".join(sorted("null" if t is NoneType else t.__name__ for t in types))
-            raise ConfigError(name, value, f"must be {wanted}", "is config.json damaged?")
+            type_names = " or ".join(sorted("null" if t is NoneType else t.__name__ for t in types))
+            raise ConfigError(name, value, f"must be {type_names}", "is config.json damaged?")
         if isinstance(value, int | float) and abs(value) >= 2**62:
             raise ConfigError(name, value, "is beyond any machine", "is config.json damaged?")
     return values

@@ -95,27 +95,27 @@ class Glossary(Mapping[str, str]):
         """Start, stop and translation of each term."""
         units = list(_UNIT.finditer(text))
         keys = tuple(_key(unit[0]) for unit in units)
-        place = 0
-        while place < len(keys):
-            for length in self._lengths.get(keys[place], ()):
-                target = self._by_key.get(keys[place : place + length])
-                if target is not None and place + length <= len(keys):
-                    stop = units[place + length - 1].end()
+        start = 0
+        while start < len(keys):
+            for length in self._lengths.get(keys[start], ()):
+                target = self._by_key.get(keys[start : start + length])
+                if target is not None and start + length <= len(keys):
+                    stop = units[start + length - 1].end()
                     if category(text[stop : stop + 1] or " ")[0] != "M":  # of the letter before it
-                        yield units[place].start(), stop, target
-                        place += length - 1
+                        yield units[start].start(), stop, target
+                        start += length - 1
                         break
-            place += 1
+            start += 1
 
 
 def is_used(target: str, text: str) -> bool:
     """Whether a text has the term, the last word with an ending of a few letters or without."""
-    wanted, keys = _keys(target), _keys(text)
-    *first, last = wanted
-    for place in range(len(keys) - len(wanted) + 1):
-        behind = keys[place + len(first)]
+    target_keys, keys = _keys(target), _keys(text)
+    *first, last = target_keys
+    for start in range(len(keys) - len(target_keys) + 1):
+        behind = keys[start + len(first)]
         if (
-            list(keys[place : place + len(first)]) == first
+            list(keys[start : start + len(first)]) == first
             and behind.startswith(last)
             and len(behind) <= len(last) + MAX_ENDING
         ):

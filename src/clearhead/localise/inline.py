@@ -41,8 +41,8 @@ class TaggedText:
             return None
         parts: list[str | Inline] = []
         opened: list[int] = []
-        for place, piece in enumerate(pieces):
-            part = self._tags[piece] if place % 2 else piece
+        for index, piece in enumerate(pieces):
+            part = self._tags[piece] if index % 2 else piece
             if isinstance(part, Inline):
                 if part.role == "opens":
                     opened.append(part.number)

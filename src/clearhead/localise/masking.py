@@ -66,13 +66,15 @@ class MaskedText:
         taking = [number for number in numbers if self.spans[number].takes]
         names = [span.text for span in self.spans]
         if self.rules.numbered and taking != sorted(taking):
-            for place, number in enumerate(sorted(taking), 1):
-                names[number] = with_number(self.spans[number], place)
-        known = {"\n", "\t"}.union(*(piece for piece in self.pieces if isinstance(piece, str)))
+            for new_number, number in enumerate(sorted(taking), 1):
+                names[number] = with_number(self.spans[number], new_number)
+        kept_signs = {"\n", "\t"}.union(*(piece for piece in self.pieces if isinstance(piece, str)))
         parts = [
             names[piece]
             if isinstance(piece, int)
-            else "".join(sign for sign in piece if sign in known or category(sign) not in _NOT_TEXT)
+            else "".join(
+                sign for sign in piece if sign in kept_signs or category(sign) not in _NOT_TEXT
+            )
             for piece in pieces
         ]
         return self.before + "".join(parts).strip() + self.behind
@@ -81,12 +83,12 @@ class MaskedText:
         """Whether a translation has the same spans, each as often. Text may touch an address, so
         that more would count to it; it only has to be there."""
         other = find_spans(text, self.rules)
-        wanted, there = (
+        in_source, in_text = (
             Counter(name for name, span in zip(identities(spans), spans) if span.kind != "url")
             for spans in (self.spans, other)
         )
         addresses = [span.text for span in self.spans if span.kind == "url"]
-        return wanted == there and all(address in text for address in addresses)
+        return in_source == in_text and all(address in text for address in addresses)
 
 
 def mask(text: str, rules: SpanRules = SpanRules()) -> MaskedText:  # noqa: B008 (frozen)

@@ -35,14 +35,14 @@ def rules_of(flags: Iterable[str]) -> SpanRules:
     """The rules that gettext's flags ask for: `c-format`, `no-c-format`, `python-brace-format`…"""
     readings: dict[str, Reading] = {}
     formats = {flag.removesuffix("-format") for flag in flags if flag.endswith("-format")}
-    known = (("printf", _PRINTF), ("brace", _BRACE), ("shell", _SHELL))
-    for name, group in known:
+    groups = (("printf", _PRINTF), ("brace", _BRACE), ("shell", _SHELL))
+    for name, group in groups:
         if formats & group:
             readings[name] = "always"
         elif formats & {f"no-{each}" for each in group}:
             readings[name] = "never"
     if "always" in readings.values():  # a text has one format
-        readings = {name: readings.get(name, "never") for name, _ in known}
+        readings = {name: readings.get(name, "never") for name, _ in groups}
     return SpanRules(**readings, numbered=bool(formats & _NUMBERED))
 
 

@@ -39,9 +39,9 @@ class Recorder:
 
         return record
 
-    def __getitem__(self, place: tuple[AttentionRole, int]) -> Weights:
+    def __getitem__(self, key: tuple[AttentionRole, int]) -> Weights:
         """The weights of the latest call."""
-        if place not in self.steps:
+        if key not in self.steps:
             recorded = ", ".join(f"{role} {layer}" for role, layer in self.steps) or "nothing yet"
-            raise KeyError(f"no weights of {place[0]} attention in layer {place[1]}: {recorded}")
-        return self.steps[place][-1]
+            raise KeyError(f"no weights of {key[0]} attention in layer {key[1]}: {recorded}")
+        return self.steps[key][-1]

@@ -53,8 +53,10 @@ def activations(
         label_smoothing=train.label_smoothing,
         z_loss=train.z_loss,
     )  # nothing else matters here: other layouts find the same trace
-    one, two = (_of_length(model, keys, n_rows, length, sharded) for n_rows in (1, 2))
-    return _on_the_line(one, two, rows - 1)
+    of_one_row, of_two_rows = (
+        _of_length(model, keys, n_rows, length, sharded) for n_rows in (1, 2)
+    )
+    return _on_the_line(of_one_row, of_two_rows, rows - 1)
 
 
 def _on_the_line(first: Activations, second: Activations, at: float) -> Activations:
@@ -85,16 +87,16 @@ def _of_rows(
     if model.family == "encoder":
         model = replace(model, family="decoder", n_segments=0, labels=())
     model = replace(model, p_attention_dropout=0.0, max_length=max(length, model.max_length))
-    one, two = (
+    of_one_layer, of_two_layers = (
         _trace(with_layers(model, depth), train, rows=rows, length=length, sharded=sharded)
         for depth in (1, 2)
     )
-    per_layer = two.after_forward - one.after_forward
+    per_layer = of_two_layers.after_forward - of_one_layer.after_forward
     return Activations(
         per_layer=per_layer,
-        at_loss=one.before_layers - per_layer,
-        in_layers=one.in_layers - per_layer,
-        at_end=max(0, one.in_layers - one.gradients),
+        at_loss=of_one_layer.before_layers - per_layer,
+        in_layers=of_one_layer.in_layers - per_layer,
+        at_end=max(0, of_one_layer.in_layers - of_one_layer.gradients),
     )
 
 

@@ -130,7 +130,7 @@ def _figures(run: _Run) -> dict[str, Figure]:
 
 def _time(run: _Run, parameters: int) -> dict[str, Figure]:
     """Checkpoints, failures, and with them time and cost."""
-    known, used = run.assumptions, run.utilisation
+    assumptions, used = run.assumptions, run.utilisation
     per_token = flops_per_token(run.model, run.length, used.convention)
     speed = run.gpus * run.kind.flops * used.figure.value / per_token
     rate = computed(speed, "tokens/s", "gpus × peak × utilisation / FLOP per token", used.figure)
@@ -138,27 +138,27 @@ def _time(run: _Run, parameters: int) -> dict[str, Figure]:
     states = 1 + STATES[run.train.optimizer] + (run.train.ema is not None)
     size = computed(FP32 * states * parameters, "bytes", "weights and optimizer in fp32")
     nodes = -(-run.gpus // run.kind.per_node)
-    writes = assumed(nodes * known.save_gb_per_second * 1e9, "bytes/s", "save_gb_per_second=")
+    writes = assumed(nodes * assumptions.save_gb_per_second * 1e9, "bytes/s", "save_gb_per_second=")
     save = computed(size.value / writes.value, "s", "size / write speed of all nodes", writes)
     apart = assumed(
-        3600 * known.gpu_hours_per_failure / run.gpus, "s", "gpu_hours_per_failure= / gpus"
+        3600 * assumptions.gpu_hours_per_failure / run.gpus, "s", "gpu_hours_per_failure= / gpus"
     )
     interval = computed(
         best_interval(save.value, apart.value), "s", "Young–Daly: √(2 · save · failures)", apart
     )
     steps = max(1, round(interval.value * speed / run.batch_tokens))
-    useful = goodput(interval.value, save.value, 60 * known.restart_minutes, apart.value)
+    useful = goodput(interval.value, save.value, 60 * assumptions.restart_minutes, apart.value)
     if not useful:
         rule = f"leaves {apart.value:.3g} s between two failures, too few for a checkpoint"
         remedy = f"try {Assumptions.gpu_hours_per_failure:g}, or fewer gpus"
-        raise ConfigError("gpu_hours_per_failure", known.gpu_hours_per_failure, rule, remedy)
+        raise ConfigError("gpu_hours_per_failure", assumptions.gpu_hours_per_failure, rule, remedy)
     lost = 1.0 if used.includes_interruptions else useful
     seconds = run.tokens / speed / lost
     why = "tokens / speed"
     why += ", interruptions are in the utilisation" if lost == 1 else " / goodput"
     duration = computed(seconds, "s", why, rate, apart)
     hours = computed(run.gpus * seconds / 3600, "GPU-hours", "gpus × time", duration)
-    dollars = run.kind.dollars_per_hour if known.price is None else known.price
+    dollars = run.kind.dollars_per_hour if assumptions.price is None else assumptions.price
     price = assumed(dollars, "$", "for a GPU-hour; price=")
     return {
         "steps": computed(run.tokens / run.batch_tokens, "", "tokens / batch"),
@@ -179,16 +179,16 @@ def _time(run: _Run, parameters: int) -> dict[str, Figure]:
 
 
 def _data(run: _Run) -> dict[str, Figure]:
-    known = run.assumptions
+    assumptions = run.assumptions
     width = 2 if run.model.vocab_size <= 2**16 else 4
-    text = run.tokens * known.text_bytes_per_token
-    core_seconds = run.tokens / known.tokens_per_core_second
-    cores = assumed(known.cores, "", "cores=")
+    text = run.tokens * assumptions.text_bytes_per_token
+    core_seconds = run.tokens / assumptions.tokens_per_core_second
+    cores = assumed(assumptions.cores, "", "cores=")
     return {
         "token files": computed(run.tokens * width, "bytes", f"{width} bytes for each token"),
         "text": assumed(text, "bytes", "text_bytes_per_token="),
         "tokenising": computed(
-            core_seconds / known.cores, "s", f"on {known.cores} cores (cores=)", cores
+            core_seconds / assumptions.cores, "s", f"on {assumptions.cores} cores (cores=)", cores
         ),
     }
 

@@ -83,7 +83,7 @@ class ApiKeys:
             )
         own = digest(sent)
         # Every comparison is made, so that the time says nothing.
-        if not sum(hmac.compare_digest(own, known) for known in self.digests):
+        if not sum(hmac.compare_digest(own, stored) for stored in self.digests):
             openai = request.url.path.startswith("/v1/")  # whose clients know 401 alone for it
             raise RequestError(401 if openai else 403, "the API key is not valid")
         return own

@@ -73,10 +73,10 @@ def read_request(body: bytes) -> LookRequest:
         raise InputError("the body is not JSON; send an object with a text") from None
     if not isinstance(decoded, dict) or "text" not in decoded:
         raise InputError('the body has no text; send an object such as {"text": "…"}')
-    known = [field.name for field in fields(LookRequest)]
+    names = [field.name for field in fields(LookRequest)]
     for name in decoded:
-        if name not in known:
-            raise InputError(f"a request has no {name[:40]!r}; {nearest(name[:40], known)}")
+        if name not in names:
+            raise InputError(f"a request has no {name[:40]!r}; {nearest(name[:40], names)}")
     off = decoded.pop("off", [])
     if not isinstance(off, list):
         raise ConfigError("off", str(off)[:40], "must be a list of names", "try []")

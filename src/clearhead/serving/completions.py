@@ -116,8 +116,8 @@ class Completions:
 
     def _decoder(self, name: str) -> ServedDecoder:
         if name not in self.decoders:
-            known = nearest(name[:60], self.decoders) if self.decoders else "it has no decoder"
-            raise RequestError(404, f"this server has no model {name[:60]!r}; {known}")
+            remedy = nearest(name[:60], self.decoders) if self.decoders else "it has no decoder"
+            raise RequestError(404, f"this server has no model {name[:60]!r}; {remedy}")
         return self.decoders[name]
 
     def _asked(self, fields: Fields) -> Asked:

@@ -47,17 +47,17 @@ def language_name(code: str) -> str:
     return NAMES.get(code, code)
 
 
-def find_language(code: str, known: Collection[str]) -> str | None:
-    """The known code that a client's code stands for: zh-CN, zh_Hans and ZH are zh. Traditional
+def find_language(code: str, supported: Collection[str]) -> str | None:
+    """The supported code that a client's code stands for: zh-CN, zh_Hans and ZH are zh. Traditional
     Chinese is not what a model for zh gives."""
     if len(code) > MAX_CODE:
         return None
     first, *rest = re.split("[-_]", code.strip().lower())
     chinese = first == "zh" and "hans" not in rest
     traditional = first == "zt" or (chinese and bool(_TRADITIONAL.intersection(rest)))
-    wanted = "zh-Hant" if traditional else first
-    by_lower = {language.lower(): language for language in known}
-    for candidate in ("-".join([first, *rest]), wanted.lower()):
+    preferred = "zh-Hant" if traditional else first
+    by_lower = {language.lower(): language for language in supported}
+    for candidate in ("-".join([first, *rest]), preferred.lower()):
         if candidate in by_lower:
             return by_lower[candidate]
     return None

@@ -129,17 +129,17 @@ class Stretch:
             return texts
         return [self.whole, *texts]
 
-    def translated(self, known: Mapping[str, str]) -> str:
+    def translated(self, translations: Mapping[str, str]) -> str:
         """The stretch with its texts translated."""
-        if (by_tags := self.by_tags(known)) is not None:
+        if (by_tags := self.by_tags(translations)) is not None:
             return by_tags
         anchors = self.anchors()
         if len(self.texts) > 1 and anchors is not None:
-            whole = self._around(known, anchors)
+            whole = self._around(translations, anchors)
             if whole is not None:
                 return whole
         return "".join(
-            escape(known[piece.text], quote=False) if piece.is_text else piece.raw
+            escape(translations[piece.text], quote=False) if piece.is_text else piece.raw
             for piece in self.pieces
         )
 
@@ -148,12 +148,12 @@ class Stretch:
         """The text that a model translates which keeps tags."""
         return None if self.tagged is None else _on_one_line(self.tagged.text)
 
-    def by_tags(self, known: Mapping[str, str]) -> str | None:
+    def by_tags(self, translations: Mapping[str, str]) -> str | None:
         """The translation that has kept the tags, with those of the document; None if none has."""
         text = self.tagged_text
-        if self.tagged is None or text is None or text not in known:
+        if self.tagged is None or text is None or text not in translations:
             return None
-        parts = self.tagged.parts_of(known[text])
+        parts = self.tagged.parts_of(translations[text])
         if parts is None:
             return None
         ends = {part: piece.raw for part, piece in zip(self.tagged.parts, self.pieces)}
@@ -161,15 +161,15 @@ class Stretch:
             escape(part, quote=False) if isinstance(part, str) else ends[part] for part in parts
         )
 
-    def _around(self, known: Mapping[str, str], anchors: Sequence[int]) -> str | None:
+    def _around(self, translations: Mapping[str, str], anchors: Sequence[int]) -> str | None:
         """The tags around the translations of what they held, found in the whole's translation."""
         texts = self.texts
-        whole = known[self.whole]
+        whole = translations[self.whole]
         before, behind = self._tags()
         parts: list[str] = []
         end = 0
         for anchor in anchors:
-            inner = known[texts[anchor]].strip()
+            inner = translations[texts[anchor]].strip()
             start = _find_words(whole, inner, end)
             if start < 0:
                 return None
@@ -230,9 +230,9 @@ class HtmlText(HTMLParser):
         """Texts that have to be translated."""
         return self.still_wanted({})
 
-    def still_wanted(self, known: Mapping[str, str]) -> list[str]:
+    def still_wanted(self, translations: Mapping[str, str]) -> list[str]:
         """The texts of the stretches whose tags no known translation has kept."""
-        waiting = [part for part in self._stretches if part.by_tags(known) is None]
+        waiting = [part for part in self._stretches if part.by_tags(translations) is None]
         texts = [text for part in waiting for text in part.wanted()]
         return [text for text in dict.fromkeys(texts) if text.strip()]
 
@@ -245,9 +245,9 @@ class HtmlText(HTMLParser):
     def _stretches(self) -> list[Stretch]:
         return [part for part in self.parts if isinstance(part, Stretch)]
 
-    def translated(self, known: Mapping[str, str]) -> str:
+    def translated(self, translations: Mapping[str, str]) -> str:
         """The document with its texts translated. What is only blanks stays."""
-        filled = _OrItself(known)
+        filled = _OrItself(translations)
         return "".join(
             part if isinstance(part, str) else part.translated(filled) for part in self.parts
         )

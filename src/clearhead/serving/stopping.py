@@ -14,10 +14,10 @@ class StopAt:
     def push(self, text: str, *, last: bool = False) -> tuple[str, bool]:
         """What can be shown now, and whether the end was found. `last`: nothing follows."""
         held = self.held + text
-        places = [place for stop in self.stops if (place := held.find(stop)) >= 0]
-        if places:
+        starts = [index for stop in self.stops if (index := held.find(stop)) >= 0]
+        if starts:
             self.held = ""
-            return held[: min(places)], True
+            return held[: min(starts)], True
         keep = 0 if last else max((_begun(held, stop) for stop in self.stops), default=0)
         self.held = held[len(held) - keep :]
         return held[: len(held) - keep], False

@@ -187,10 +187,10 @@ class Translation:
         self, fields: Fields, texts: Sequence[str]
     ) -> tuple[str, str, dict[str, Any] | None]:
         """Source and target of a request, and what was detected if it asked for that."""
-        wanted = text_field(fields, "target")
-        target = find_language(wanted, self.languages)
+        target_code = text_field(fields, "target")
+        target = find_language(target_code, self.languages)
         if target is None:
-            raise RequestError(400, f"{_short(wanted)} is not supported; {self._supported()}")
+            raise RequestError(400, f"{_short(target_code)} is not supported; {self._supported()}")
         asked = text_field(fields, "source", "auto")
         if asked.strip().lower() != "auto":
             source = find_language(asked, self.languages)
@@ -227,15 +227,21 @@ class Translation:
             return await plain(texts)
         ranks: list[dict[str, str]] = [{} for _ in range(n_best)]
         if self.models[source, target][0].codec.keeps_spans:
-            tagged = [*dict.fromkeys(text for each in documents for text in each.tagged)]
+            tagged = [*dict.fromkeys(text for document in documents for text in document.tagged)]
             _add(ranks, tagged, await plain(tagged))
         # What has lost a tag, and what has none, as other models translate it.
-        wanted = (
-            text for known in ranks for each in documents for text in each.still_wanted(known)
+        untranslated = (
+            text
+            for translations in ranks
+            for document in documents
+            for text in document.still_wanted(translations)
         )
-        rest = [*dict.fromkeys(wanted)]
+        rest = [*dict.fromkeys(untranslated)]
         _add(ranks, rest, await plain(rest))
-        return [[ServedText(each.translated(known)) for known in ranks] for each in documents]
+        return [
+            [ServedText(document.translated(translations)) for translations in ranks]
+            for document in documents
+        ]
 
     async def _plain(
         self, texts: list[str], source: str, target: str, n_best: int, glossary: Glossary | None
@@ -269,8 +275,8 @@ def _add(
     """The translations of each text to those that are known, by rank; the last, where there are
     fewer."""
     for text, own in zip(texts, answers):
-        for rank, known in enumerate(ranks):
-            known[text] = own[min(rank, len(own) - 1)].text
+        for rank, translations in enumerate(ranks):
+            translations[text] = own[min(rank, len(own) - 1)].text
 
 
 def _short(code: str) -> str:

@@ -109,9 +109,9 @@ def _chosen(plan: StudyPlan, name: str, current: Mapping[Any, ResultLine]) -> Ar
     losses: dict[float, Arm] = {}
     for arm in arms:
         valid_losses = [line.get("valid_loss") for line in _runs(plan, arm, current).values()]
-        known = [loss for loss in valid_losses if loss is not None]
-        if known and len(known) == len(valid_losses):
-            losses.setdefault(mean(known), arm)
+        known_losses = [loss for loss in valid_losses if loss is not None]
+        if known_losses and len(known_losses) == len(valid_losses):
+            losses.setdefault(mean(known_losses), arm)
     return losses[min(losses)] if losses else arms[0]
 
 

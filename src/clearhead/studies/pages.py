@@ -164,9 +164,9 @@ def _method(result: StudyResult, language: str) -> str:
 
 
 def _interval(result: StudyResult, language: str) -> str:
-    say, known = words(language), columns_with_sentences(result)
-    seeds_alone = [column for column in result.plan.columns if column not in known]
-    if not known:
+    say, with_sentences = words(language), columns_with_sentences(result)
+    seeds_alone = [column for column in result.plan.columns if column not in with_sentences]
+    if not with_sentences:
         return say["interval_seeds"]
     if not seeds_alone:
         return say["interval_sentences"]
@@ -223,9 +223,9 @@ def _by_version(result: StudyResult, language: str) -> str:
     say, plan = words(language), result.plan
     arms: dict[str, list[str]] = {}
     for line in result.lines:
-        known = arms.setdefault(plain(line.get("clearhead", "?")[:LONGEST]), [])
-        if line["arm"] not in known:
-            known.append(line["arm"])
+        arm_names = arms.setdefault(plain(line.get("clearhead", "?")[:LONGEST]), [])
+        if line["arm"] not in arm_names:
+            arm_names.append(line["arm"])
     if len(arms) < 2:
         return ""
     *few, (last, most) = sorted(arms.items(), key=lambda each: len(each[1]))
@@ -252,5 +252,5 @@ def _missing(result: StudyResult) -> list[str]:
 
 def _core_minutes(result: StudyResult) -> float:
     """The mean core-minutes of a run."""
-    known = [line["core_seconds"] for line in result.lines if line.get("core_seconds")]
-    return sum(known) / len(known) / 60 if known else 0.0
+    seconds = [line["core_seconds"] for line in result.lines if line.get("core_seconds")]
+    return sum(seconds) / len(seconds) / 60 if seconds else 0.0

@@ -164,9 +164,9 @@ def lines_of(plan: StudyPlan, lines: Iterable[ResultLine]) -> dict[tuple[str, in
 
 
 def _same_conditions(plan: StudyPlan, line: ResultLine) -> bool:
-    known = line.get("tests", {})
+    files_by_test = line.get("tests", {})
     return all(line.get(name) == value for name, value in plan.conditions.items()) and all(
-        known.get(test.name) in (None, test.files) for test in plan.tests
+        files_by_test.get(test.name) in (None, test.files) for test in plan.tests
     )
 
 

@@ -216,9 +216,9 @@ def _study(path: Path, given: str, tables: dict[str, Any]) -> StudyPlan:
     measures = _list("measures", tables["measures"], str, 'measures = ["loss"]')
     task = base.data.task
     for measure in measures:
-        if measure not in (known := [*MEASURES[task], *GRADIENTS]):
+        if measure not in (choices := [*MEASURES[task], *GRADIENTS]):
             rule = f"is not a measure of the task {task!r}"
-            raise ConfigError("measures", measure, rule, nearest(measure, known))
+            raise ConfigError("measures", measure, rule, nearest(measure, choices))
     tests = _named(path, "tests", tables.get("tests", {}))
     if tests and task != "pairs":
         rule = "are for pairs, but this recipe has none"
@@ -240,12 +240,10 @@ def _study(path: Path, given: str, tables: dict[str, Any]) -> StudyPlan:
 
 
 def _arms(path: Path, name: str, table: dict[str, Any], base: Recipe, rates: Any) -> list[Arm]:
-    known = ("title", "parts", *SECTIONS)
+    keys = ("title", "parts", *SECTIONS)
     for key in table:
-        if key not in known:
-            raise ClearheadError(
-                f"{path}: there is no key arms.{name}.{key}; {nearest(key, known)}"
-            )
+        if key not in keys:
+            raise ClearheadError(f"{path}: there is no key arms.{name}.{key}; {nearest(key, keys)}")
     parts: dict[str, str] = {}
     for role, named in _tables(path, f"arms.{name}.parts", table.get("parts", {})).items():
         if role not in ROLES:
@@ -320,9 +318,9 @@ def _named(path: Path, what: str, given: Any) -> dict[str, dict[str, Any]]:
 
 
 def _test(path: Path, name: str, table: dict[str, Any]) -> StudyTest:
-    wanted = {field.name for field in fields(StudyTest)} - {"name"}
-    if set(table) != wanted or not all(isinstance(file, str) for file in table.values()):
-        needed = " and ".join(sorted(wanted))
+    required = {field.name for field in fields(StudyTest)} - {"name"}
+    if set(table) != required or not all(isinstance(file, str) for file in table.values()):
+        needed = " and ".join(sorted(required))
         raise ClearheadError(f"{path}: tests.{name} must be the file names {needed} and no more")
     return StudyTest(name=name, **table)
 

@@ -120,8 +120,8 @@ def chance_of(result: StudyResult, language: str, where: str) -> str:
 
 def columns_with_sentences(result: StudyResult) -> list[str]:
     """The measures whose intervals are over seeds and sentences."""
-    known = {column for line in result.lines for column in line.get("left_out", {})}
-    return [column for column in result.plan.columns if column in known]
+    columns = {column for line in result.lines for column in line.get("left_out", {})}
+    return [column for column in result.plan.columns if column in columns]
 
 
 def is_share(column: str) -> bool:

@@ -115,7 +115,7 @@ def _check(parsed: Parsed, tree: Node, max_waste: int) -> None:
         again = _ways({at: fruitless[at] for at in later & fruitless.keys()}, inside)
         if _loops(again):
             raise PatternError("some texts are read again for each of their characters")
-    waste = _most_work({at: known for at, known in fruitless.items() if at not in loops})
+    waste = _most_work({at: outgoing for at, outgoing in fruitless.items() if at not in loops})
     if waste > max_waste:
         raise PatternError(f"some texts take {waste:,} steps a character")
 
@@ -261,8 +261,8 @@ def _characters(parsed: Parsed) -> Iterator[Character]:
         for held in product((False, True), repeat=len(free))
     ]
     for low, high in zip(borders, [*borders[1:], 0x110000]):
-        one = high - low == 1 or not parsed.by_category
-        for category in [unicodedata.category(chr(low))] if one else CATEGORIES:
+        is_single = high - low == 1 or not parsed.by_category
+        for category in [unicodedata.category(chr(low))] if is_single else CATEGORIES:
             for properties in having:
                 yield Character(low, category, properties)
 
@@ -285,15 +285,15 @@ def _explore(program: PatternProgram) -> dict[Paths, list[Move]]:
 
 def _fruitless(moves: dict[Paths, list[Move]]) -> dict[Paths, list[Move]]:
     """The moves that may lead to a dead end without a match between."""
-    before: Ways = {at: set() for at in [*moves, NOWHERE]}
-    for at, known in moves.items():
-        for move in known:
+    incoming: Ways = {at: set() for at in [*moves, NOWHERE]}
+    for at, outgoing in moves.items():
+        for move in outgoing:
             if not move.is_match:
-                before[move.to].add(at)
-    doomed = _reached(before, NOWHERE)
+                incoming[move.to].add(at)
+    doomed = _reached(incoming, NOWHERE)
     return {
-        at: [move for move in known if not move.is_match and move.to in doomed]
-        for at, known in moves.items()
+        at: [move for move in outgoing if not move.is_match and move.to in doomed]
+        for at, outgoing in moves.items()
         if at in doomed
     }
 
@@ -309,10 +309,10 @@ def _ways(
     return {
         at: {
             move.to
-            for move in known
+            for move in outgoing
             if move.to in moves and (characters is None or move.symbol.character in characters)
         }
-        for at, known in moves.items()
+        for at, outgoing in moves.items()
     }
 
 

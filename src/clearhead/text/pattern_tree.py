@@ -111,10 +111,10 @@ def most_characters(node: Node) -> int | None:
             most = most_characters(node.item)
             return None if most is None or node.high is None else node.high * most
     widths = [most_characters(item) for item in node.items]
-    known = [width for width in widths if width is not None]
-    if len(known) < len(widths):
+    limited = [width for width in widths if width is not None]
+    if len(limited) < len(widths):
         return None
-    return sum(known) if isinstance(node, Sequence) else max(known)
+    return sum(limited) if isinstance(node, Sequence) else max(limited)
 
 
 def has_folded(node: Node) -> bool:

@@ -47,8 +47,8 @@ def parse(pattern: str) -> Parsed:
     tree = parser.choice(folded=False)
     if parser.at < len(pattern):
         parser.refuse("a closing bracket has no opening one")
-    known = frozenset(parser.borders), frozenset(parser.properties)
-    return Parsed(tree, *known, by_category=parser.by_category)
+    used = frozenset(parser.borders), frozenset(parser.properties)
+    return Parsed(tree, *used, by_category=parser.by_category)
 
 
 class _Parser:
@@ -297,8 +297,8 @@ def _not(test: Test) -> Test:
 
 
 def _any(tests: Iterator[Test] | list[Test]) -> Test:
-    known = tuple(tests)
-    return lambda character: any(test(character) for test in known)
+    all_tests = tuple(tests)
+    return lambda character: any(test(character) for test in all_tests)
 
 
 def _both(left: Test, right: Test) -> Test:

@@ -36,9 +36,9 @@ def encode_pieces(tokenizer: Tokenizer, texts: Sequence[TextPieces]) -> list[lis
 def decode_pieces(tokenizer: Tokenizer, ids: Sequence[int]) -> list[str | int]:
     """The pieces that the ids stand for; other control tokens are left out."""
     numbers = {index: number for number, index in enumerate(tokenizer.placeholder_ids)}
-    places = [place for place, index in enumerate(ids) if index in numbers]
+    stops = [at for at, index in enumerate(ids) if index in numbers]
     pieces: list[str | int] = []
-    for start, stop in zip([0, *(place + 1 for place in places)], [*places, len(ids)]):
+    for start, stop in zip([0, *(at + 1 for at in stops)], [*stops, len(ids)]):
         if text := tokenizer.decode(ids[start:stop], behind=ids[:start]):
             pieces.append(text)
         if stop < len(ids):

@@ -74,10 +74,10 @@ class Tokenizer:
     def _id_of(self, token: str) -> int:
         index = self.library.token_to_id(token)
         if index is None:
-            known = [t.content for t in self.library.get_added_tokens_decoder().values()]
+            added = [t.content for t in self.library.get_added_tokens_decoder().values()]
             raise DataError(
                 f"the tokenizer has no token {token!r}; name its own in data.special_tokens, in "
-                f"the order padding, start, end (it has {', '.join(known[:12]) or 'none'})"
+                f"the order padding, start, end (it has {', '.join(added[:12]) or 'none'})"
             )
         return index
 

@@ -65,10 +65,10 @@ def average_of(
     wide = {name: widest(tensor.device) for name, tensor in read.items()}
     total = {name: torch.zeros_like(tensor, dtype=wide[name]) for name, tensor in read.items()}
     for checkpoint in chosen:
-        wanted = {part: read}
+        destinations = {part: read}
         if buffers:  # which an average in the checkpoint does not have
-            wanted["model"] = wanted.get("model", {}) | buffers
-        checkpoints.load(checkpoint, wanted)
+            destinations["model"] = destinations.get("model", {}) | buffers
+        checkpoints.load(checkpoint, destinations)
         for name, tensor in read.items():
             total[name] += tensor.to(wide[name])
     mean = {name: (tensor / len(chosen)).to(read[name].dtype) for name, tensor in total.items()}

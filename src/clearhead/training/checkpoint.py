@@ -65,9 +65,9 @@ class Checkpoints:
     """The checkpoints of a run: `step-00000120`, … Every method that writes is called by all
     ranks."""
 
-    def __init__(self, place: Path | None, ranks: Ranks, *, keep: int = 2) -> None:
-        """`place` None: there are none, and none can be written."""
-        self.place, self.ranks, self.keep = place, ranks, keep
+    def __init__(self, folder: Path | None, ranks: Ranks, *, keep: int = 2) -> None:
+        """`folder` None: there are none, and none can be written."""
+        self._folder, self.ranks, self.keep = folder, ranks, keep
         # One process alone is intended.
         warnings.filterwarnings("ignore", message="torch.distributed is disabled, unavailable")
         self.pending: _Pending | None = None
@@ -85,8 +85,8 @@ class Checkpoints:
     @property
     def folder(self) -> Path:
         """The folder of the checkpoints; a trial run has none."""
-        assert self.place is not None, "a trial has no checkpoints"
-        return self.place
+        assert self._folder is not None, "a trial has no checkpoints"
+        return self._folder
 
     def save(self, step: int, tensors: Tensors, facts: dict[str, Any]) -> None:
         """Writes a checkpoint, and removes the oldest when it is complete."""
@@ -196,9 +196,9 @@ class Checkpoints:
     def steps(self) -> list[int]:
         """The steps of the checkpoints in the folder, oldest first, not verified, as the first rank
         sees them."""
-        if self.place is None:
+        if self._folder is None:
             return []
-        folders = [path.name[5:] for path in self.place.glob("step-*") if path.is_dir()]
+        folders = [path.name[5:] for path in self._folder.glob("step-*") if path.is_dir()]
         saved = sorted(int(number) for number in folders if number.isdigit())
         return self.ranks.gather(saved)[0]
 

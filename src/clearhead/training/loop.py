@@ -54,8 +54,8 @@ def train(
     config, model, ranks = run.recipe.train, run.recipe.model, run.ranks
     assert model is not None
     names = ["loss", "perplexity", *map(loss_of_other, run.also), *(measured or ())]
-    known = measure is None or measured is not None
-    if config.metric not in names and known and config.validate_every:
+    names_are_known = measure is None or measured is not None
+    if config.metric not in names and names_are_known and config.validate_every:
         rule = f"is not among what validation gives: {', '.join(names)}"
         raise ConfigError("train.metric", config.metric, rule, "name one of them, or pass measure=")
     if config.metric in HIGHEST_IS_BEST and config.best_is == "lowest":

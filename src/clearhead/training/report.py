@@ -168,15 +168,15 @@ class Trackers:
                 f"train.trackers={list(names)} need another package; "
                 'install it with: pip install "clearhead[track]"'
             ) from None
-        known = {str(name): kind for name, kind in LOGGER_TYPE_TO_CLASS.items()}
+        kinds = {str(name): kind for name, kind in LOGGER_TYPE_TO_CLASS.items()}
         self.log_every = log_every
         self.trackers = []
         for name in names:
-            if name not in known:
+            if name not in kinds:
                 raise ClearheadError(
-                    f"train.trackers: there is no {name!r}; choose from {', '.join(sorted(known))}"
+                    f"train.trackers: there is no {name!r}; choose from {', '.join(sorted(kinds))}"
                 )
-            kind = known[name]
+            kind = kinds[name]
             where = {"logging_dir": folder} if kind.requires_logging_directory else {}
             try:
                 tracker = kind(folder.name, **where)

@@ -46,7 +46,7 @@ _log = logging.getLogger("clearhead")
 class Run:
     """Everything that the training loop works on."""
 
-    place: Path | None
+    folder_or_none: Path | None
     """The folder of the run; None: a trial, which is not resumed and writes nothing."""
     recipe: Recipe
     ranks: Ranks
@@ -68,8 +68,8 @@ class Run:
     @property
     def folder(self) -> Path:
         """The folder of the run; a trial run has none."""
-        assert self.place is not None, "a trial has no folder"
-        return self.place
+        assert self.folder_or_none is not None, "a trial has no folder"
+        return self.folder_or_none
 
     def follow(self, files: RunFiles, say: Say) -> None:
         """Continues the files of the run: lines of steps that will be repeated are removed, and
@@ -178,7 +178,7 @@ def open_run(
         of = f" of train.also_validate={str(other.folder)!r}"
         check_length(model, batches, other, ("valid",), of)
     run = Run(
-        place=folder,
+        folder_or_none=folder,
         recipe=replace(recipe, model=model),
         ranks=ranks,
         objective=objective,

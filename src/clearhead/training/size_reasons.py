@@ -87,8 +87,8 @@ def _about_the_text(text: MeasuredText, shape: dict[str, Any]) -> list[str]:
         limit = shape["data.max_tokens"]
         rest = ""
         if text.longest > limit:
-            known = text.too_long > 0 and limit == lengths(template)[0]
-            share = f": about {100 * text.too_long:.2g}% of the {what}" if known else ""
+            share_is_known = text.too_long > 0 and limit == lengths(template)[0]
+            share = f": about {100 * text.too_long:.2g}% of the {what}" if share_is_known else ""
             rest = f" Longer ones are skipped and counted{share}."
         reasons.append(
             f"Length: the longest line has about {text.longest:,} tokens, and {limit} are "

@@ -123,9 +123,9 @@ def _special_tokens(
 ) -> tuple[str, ...]:
     """The names in a tokenizer from elsewhere; one that it has not is its end."""
     tokenizer, ids, pad = open_tokenizer(model_folder), description.ids, description.model.pad_id
-    known = tokenizer.get_vocab()
+    vocabulary = tokenizer.get_vocab()
     for names in (usual, OF_BERT[: len(usual)]):
-        if known.keys() >= {*names} and known[names[0]] == pad:
+        if vocabulary.keys() >= {*names} and vocabulary[names[0]] == pad:
             return names
     if ids.eos is None:
         raise FolderError(
@@ -143,7 +143,7 @@ def _special_tokens(
             tokenizer.id_to_token(start),
         )
     own = [ids.eos if index is None else index for index in (pad, start, ids.eos)]
-    masks = [mask for mask in MASKS if mask in known]
+    masks = [mask for mask in MASKS if mask in vocabulary]
     tokens = [*map(tokenizer.id_to_token, own), *masks][: len(usual)]
     return usual if None in tokens or len(tokens) < len(usual) else tuple(map(str, tokens))
 

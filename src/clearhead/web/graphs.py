@@ -66,17 +66,17 @@ class Switches(ValueWatch):
 
     def switch_heads(self, heads: Value) -> Value:
         """A head that is off has one vector at all positions."""
-        graph, place = self._graph, self._graph.constant(len(self.all_heads))
-        on = graph.unsqueeze(graph.op("Gather", self._heads_on, place), 1, 2)
-        value = graph.unsqueeze(graph.op("Gather", self._heads_value, place), 1)
+        graph, index = self._graph, self._graph.constant(len(self.all_heads))
+        on = graph.unsqueeze(graph.op("Gather", self._heads_on, index), 1, 2)
+        value = graph.unsqueeze(graph.op("Gather", self._heads_value, index), 1)
         self.all_heads.append(graph.op("Where", on, heads, value))
         return self.all_heads[-1]
 
     def switch_sublayer(self, change: Value) -> Value:
         """A sublayer that is off adds one vector at all positions."""
-        place = self._graph.constant(len(self.all_added))
+        index = self._graph.constant(len(self.all_added))
         on, value = (
-            self._graph.op("Gather", table, place) for table in (self._added_on, self._added_value)
+            self._graph.op("Gather", table, index) for table in (self._added_on, self._added_value)
         )
         self.all_added.append(self._graph.op("Where", on, change, value))
         return self.all_added[-1]

@@ -98,33 +98,33 @@ def walk(reference: Program, port: Program, *, seconds: float = 120.0) -> Walk:
         theirs = _in_parts(reference, theirs, ours)
     singles = [side.run(Plan(precision=torch.float32)) for side in (reference, port)]
     noise = max(add_noise(theirs, singles[0]), add_noise(ours, singles[1]))
-    found = Walk(difference=_apart(theirs, ours), noise=noise)
-    found.departures = lower_precision(reference, port, singles[0], singles[1], noise)
-    found.rest = found.difference
+    result = Walk(difference=_apart(theirs, ours), noise=noise)
+    result.departures = lower_precision(reference, port, singles[0], singles[1], noise)
+    result.rest = result.difference
     matching = Matching(theirs, ours)
     computed = [o for o in ours.operations if not (o.reorders or o.is_leaf)]
-    found.n_operations = len(computed)
-    found.n_common = sum(matching.knows(o.index) for o in computed)
+    result.n_operations = len(computed)
+    result.n_common = sum(matching.knows(o.index) for o in computed)
     cuts: list[Cut] = []
-    each: list[tuple[Cut, Departure]] = []
-    while found.rest > found.floor:
+    cut_departures: list[tuple[Cut, Departure]] = []
+    while result.rest > result.floor:
         late = time.thread_time() - started > seconds or len(cuts) >= _MAX_WALKS
         forced = None if late else _next(reference, port, matching, cuts)
         if forced is None:
-            found.judged = found.rest <= found.bound
+            result.judged = result.rest <= result.bound
             break
         narrow, observed = forced
-        if found.rest <= found.bound and not all(d.cause for d in observed):
+        if result.rest <= result.bound and not all(d.cause for d in observed):
             break  # so little may be rounding: without a cause nothing is said
         port.fixes = _with_cuts(port.fixes, narrow)
         before, ours = ours, _again(port, ours)
         effect = _apart(before, ours)
         rest = _apart(theirs, ours)
-        each += [(cut, replace(d, effect=effect)) for cut, d in zip(narrow, observed)]
-        found.rest = rest
+        cut_departures += [(cut, replace(d, effect=effect)) for cut, d in zip(narrow, observed)]
+        result.rest = rest
         matching = Matching(theirs, ours)
-    found.departures += _needed(port, matching, each)
-    return found
+    result.departures += _needed(port, matching, cut_departures)
+    return result
 
 
 def _with_cuts(fixes: Plan, cuts: list[Cut]) -> Plan:

@@ -58,18 +58,18 @@ def family_of(content: Mapping[str, Any]) -> HuggingFaceFamily:
     model_type, architectures = content.get("model_type"), content.get("architectures")
     same_type = [family for family in FAMILIES if family.model_type == model_type]
     if not same_type:
-        known = dict.fromkeys(family.model_type for family in FAMILIES)
+        choices = dict.fromkeys(family.model_type for family in FAMILIES)
         raise FolderError(
             f"config.json: model_type={str(model_type)[:80]!r} is not known; clearhead reads "
-            f"{', '.join(known)}"
+            f"{', '.join(choices)}"
         )
     for family in same_type:
         if architectures in (None, [family.architecture]):
             return family
-    known = " or ".join(repr(family.architecture) for family in same_type)
+    choices = " or ".join(repr(family.architecture) for family in same_type)
     raise FolderError(
         f"config.json: architectures={str(architectures)[:200]} is not known; clearhead reads "
-        f"{known}"
+        f"{choices}"
     )
 
 

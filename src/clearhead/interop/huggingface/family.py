@@ -64,8 +64,8 @@ class Need:
     def remedy(self, config: ModelConfig) -> str:
         """What to change, for an error message."""
         accepted = self.accepted(config)
-        said = " or ".join(f"{self.option}={value!r}" for value in accepted)
-        return said or f"{self.option}: {self.described()}"
+        options = " or ".join(f"{self.option}={value!r}" for value in accepted)
+        return options or f"{self.option}: {self.described()}"
 
     def described(self) -> str:
         """The accepted values, for all configurations."""
@@ -94,18 +94,18 @@ class Setting:
         """The value of the option in a `config.json`; raises if it is not supported."""
         values = [keys.take(key, self.default) for key in self.theirs]
         if any(value != values[0] for value in values):
-            said = ", ".join(f"{key}={value!r}" for key, value in zip(self.theirs, values))
+            settings = ", ".join(f"{key}={value!r}" for key, value in zip(self.theirs, values))
             remedy = "make them equal"  # dropout shapes no weights
             if not self.ours.startswith("p_"):
                 remedy = "import a model in which they are equal"
-            raise FolderError(f"config.json: {said} are one option here, {self.ours}; {remedy}")
+            raise FolderError(f"config.json: {settings} are one option here, {self.ours}; {remedy}")
         if self.words is None:
             return values[0]
         ours = {word: value for value, word in self.words.items()} | dict(self.spellings)
         if not isinstance(values[0], str) or values[0] not in ours:
-            known = ", ".join(map(repr, ours))
+            choices = ", ".join(map(repr, ours))
             raise FolderError(
-                f"config.json: {self.theirs[0]}={values[0]!r} is not supported; known: {known}"
+                f"config.json: {self.theirs[0]}={values[0]!r} is not supported; known: {choices}"
             )
         return ours[values[0]]
 

@@ -99,13 +99,13 @@ class Spelling:
     left_out: tuple[str, ...] = ()
     """Regular expressions of tensors that carry nothing: stored masks, heads for other tasks."""
 
-    def canonical(self, found: Iterable[str], known: set[str]) -> dict[str, str]:
+    def canonical(self, found: Iterable[str], their_names: set[str]) -> dict[str, str]:
         """Known name → the name in the file."""
         names: dict[str, str] = {}
         for name in found:
             plain = re.sub(r"\.gamma$", ".weight", re.sub(r"\.beta$", ".bias", name))
-            full = next((n for n in (name, plain, self.prefix + plain) if n in known), name)
-            if full not in known and any(re.fullmatch(p, full) for p in self.left_out):
+            full = next((n for n in (name, plain, self.prefix + plain) if n in their_names), name)
+            if full not in their_names and any(re.fullmatch(p, full) for p in self.left_out):
                 continue
             if full in names:
                 raise FolderError(f"{name!r} and {names[full]!r} are the same tensor; keep one")
@@ -123,7 +123,7 @@ class Theirs:
         """`shapes` are those of our tensors."""
         rules = list(rules)
         self._files = files
-        self._names = spelling.canonical(files.shapes, known={rule.theirs for rule in rules})
+        self._names = spelling.canonical(files.shapes, their_names={rule.theirs for rule in rules})
         shapes_in_files = {name: files.shapes[in_file] for name, in_file in self._names.items()}
         rules = [rule for rule in rules if rule.kind == "same" or rule.theirs in shapes_in_files]
         check_tensors(

@@ -121,14 +121,14 @@ def _tokenizer_faults(model_folder: Path, out: Path, description: Description) -
     """Texts that the exported tokenizer turns into other ids than the model is given here."""
     if not has_tokenizer(out):
         return
-    one, other = open_tokenizer(model_folder), open_tokenizer(out)
-    before, behind = added_here(model_folder, description, one)
+    ours, exported = open_tokenizer(model_folder), open_tokenizer(out)
+    before, behind = added_here(model_folder, description, ours)
     split = read_json(out, "tokenizer_config.json")["split_special_tokens"]
-    one.encode_special_tokens = other.encode_special_tokens = split
+    ours.encode_special_tokens = exported.encode_special_tokens = split
     for text in TEXTS:
         try:
-            ids = one.encode(text, add_special_tokens=False).ids
+            ids = ours.encode(text, add_special_tokens=False).ids
         except Exception:  # a letter that it does not know; the library raises nothing narrower
             continue
-        if other.encode(text).ids != [*before, *ids, *behind]:
+        if exported.encode(text).ids != [*before, *ids, *behind]:
             yield f"tokenizer.json gives other ids for {text!r}"

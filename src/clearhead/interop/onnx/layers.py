@@ -229,8 +229,8 @@ def rotate(graph: Graph, x: Value, rotation: RotationNodes | None, d_head: int) 
         pairs = (graph.unsqueeze(half, -1) for half in (graph.op("Neg", odd), even))
         quarter_turned = graph.reshape(graph.op("Concat", *pairs, axis=-1), 0, 0, 0, d_head)
     along, across = (
-        graph.op("Mul", one, other)
-        for one, other in ((x, rotation.cos), (quarter_turned, rotation.sin))
+        graph.op("Mul", vector, table)
+        for vector, table in ((x, rotation.cos), (quarter_turned, rotation.sin))
     )
     return graph.op("Add", along, across)
 

@@ -89,6 +89,6 @@ class OnnxFolder:
 
     def _run(self, name: str, inputs: dict[str, Any]) -> dict[str, Any]:
         session = self._sessions[name]
-        known = {node.name: inputs[node.name] for node in session.get_inputs()}
+        feed = {node.name: inputs[node.name] for node in session.get_inputs()}
         names = [node.name for node in session.get_outputs()]
-        return dict(zip(names, session.run(names, known)))
+        return dict(zip(names, session.run(names, feed)))
