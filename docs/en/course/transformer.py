@@ -109,7 +109,7 @@ def loss_of(model: Transformer, source: Tensor, target: Tensor) -> Tensor:
 
 
 def train(pairs, steps: int, lr: float = 0.002) -> Transformer:
-    """`pairs(n)` makes n pairs of texts. The learning rate rises for 100 of the steps, then falls."""
+    """`pairs(n)` makes n pairs of texts. The learning rate rises for 100 steps, then falls."""
     model = Transformer()
     optimizer = torch.optim.Adam(model.parameters(), lr, betas=(0.9, 0.98))  # (5.3)
     for step in range(steps):

@@ -57,9 +57,9 @@ def logits_of(model: Any, target: Tensor, memory: Tensor, source: Tensor) -> Ten
 
 
 class Scripted(nn.Module):
-    """A model that writes its script, by default its source. The likeliest token is only a little
-    likelier than the others. It counts how often it encodes, and notes whether its logits have a
-    graph."""
+    """A model that generates its script, by default its source. The likeliest token is only a
+    little likelier than the others. It counts how often it encodes, and notes whether its logits
+    have a graph."""
 
     def __init__(self, never_ends: bool = False, script: tuple[int, ...] = ()) -> None:
         super().__init__()
