@@ -20,6 +20,7 @@ RESULTS = ("course_answers", "course_answers_later")
 # The mistake that each wrong answer is called, where it has a name.
 NAMES = {
     "bare_exp": ["bare exp"],
+    "replaced_in_text": ["replaced in a string"],
     "denominator_detached": ["sum detached"],
     "no_softmax": ["no softmax"],
     "divided_by_8": ["divided by a constant"],

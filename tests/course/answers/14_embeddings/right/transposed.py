@@ -26,3 +26,5 @@ def initialise(model, std, n_layers):
                 module.weight.data.normal_(0, std)
             case nn.LayerNorm():
                 module.reset_parameters()
+    for parameter in model.parameters(recurse=False):  # the model's own
+        parameter.data.normal_(0, std)
