@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from itertools import islice
 from pathlib import Path
 from random import Random
-from typing import Any
+from typing import Any, NamedTuple
 
 from clearhead.api.keywords import takes
 from clearhead.api.locating import given_or_shipped
@@ -74,14 +74,7 @@ def recipe_for(
     files and tables. Text in memory is written into `folder`, from which the recipe's run reads it.
     The recipe's `defects` say what is wrong with the text.
     """
-    if old:
-        text = old_own_text(text, old)
-    if not isinstance(text, OwnText):
-        wrong = "is missing" if text is None else f"is a {type(text).__name__}, not an OwnText"
-        raise InputError(
-            f"text= {wrong}: say what there is, such as OwnText.pairs([(source, target), …]), "
-            "OwnText.texts([…]) or, of files, OwnText.files(path)"
-        )
+    text = _checked(old_own_text(text, old) if old else text)
     for what, several in (("skip", skip), ("clean", clean)):
         if several is not None:
             check_strings(what, several)
@@ -96,51 +89,103 @@ def recipe_for(
         folder=folder,
         threads=threads,
     )
-    if options.masked:
-        text = without_labels(text)
-    removed = () if clean is None else defect_kinds(clean)
-    if name is not None and (not isinstance(name, str) or not name):
-        raise InputError(f"name={name!r:.60} is not a name; give a string, such as 'my-pairs'")
-    written = None if out is None else as_path("out", out)
-    name = (name or text.template) if written is None else written.stem  # as `load_recipe` does
-    first = None if start is None else given_or_shipped(as_path("start", start))
-    if written is not None:
-        _check_out(written)
-    template = load_recipe(TEMPLATES / f"{text.template}.toml")
-    if text.own is not None:
-        template = with_values(template, text.own.values)
-    if first is not None:  # before anything is written
-        template = recipe_from(template, first, data_of_run(first, PREPARED))
-    data = template.data
-    if text.own is None:
-        text_folder = as_path("folder", folder, TEXT / name)
-        data = replace(data, **data_settings(text, text_folder, data.sides))
-    if data.format in ("text", "parallel", "labelled"):  # text in memory is written as a table
-        refuse_tables(data.train)
-    data = replace(data, skip=tuple(dict.fromkeys([*data.skip, *(skip or ())])))
-    check_files(data)
+    request = _request(name, without_labels(text) if options.masked else text, options)
+    template = _template(request)
+    data = _data(request, template)
     _stages.info("looking for defects in the text")
     defects = find_defects(data)
-    template = replace(template, name=name, data=data)
+    template = replace(template, name=request.name, data=data)
     _stages.info("counting the text, training a tokenizer on a sample of it")
     sized = size_recipe(template, float(options.minutes), threads=threads)
-    reasons = [*([] if text.own is None else [text.own.summary]), *reasons_for(sized)]
-    own_recipe = with_values(template, {"data.clean": removed, **sized.values})
-    is_without_first = template.train.rehearse is None and data.task == "pairs"
-    if first is not None and is_without_first and options.rehearse_texts:
-        text_folder = as_path("folder", folder, TEXT / name)
-        n, limit = options.rehearse_texts, float(options.minutes)
-        own_recipe, reason = rehearse_own(first, own_recipe, text_folder, texts=n, minutes=limit)
-        reasons += [reason] if reason else []
-    if data.task == "classification":
-        reasons += _about_the_baseline(own_recipe.data)
-    if note := shared_targets(find_inputs(own_recipe.data, "train"), own_recipe.data):
-        reasons.append(f"Held out: {note}.")
-    if written is not None:
-        head = f"{name}: made by clearhead new, for {options.minutes:g} minutes."
-        _write_recipe(written, own_recipe, [head, *reasons])
-        own_recipe = load_recipe(written)
-    return SizedRecipe(**vars(own_recipe), reasons=tuple(reasons), defects=defects)
+    recipe = with_values(template, {"data.clean": request.removed, **sized.values})
+    recipe, rehearsal = _with_rehearsal(request, recipe)
+    summary = [] if request.text.own is None else [request.text.own.summary]
+    reasons = [*summary, *reasons_for(sized), *rehearsal, *_about_the_data(recipe.data)]
+    if request.out is not None:
+        recipe = _written(request.out, recipe, options.minutes, reasons)
+    return SizedRecipe(**vars(recipe), reasons=tuple(reasons), defects=defects)
+
+
+class _Request(NamedTuple):
+    """What was asked for."""
+
+    name: str
+    text: OwnText
+    options: NewOptions
+    removed: tuple[str, ...]
+    """The kinds of defects to be removed."""
+    out: Path | None
+    """The file of the recipe."""
+    first: Path | None
+    """The model that training starts from."""
+
+    @property
+    def text_folder(self) -> Path:
+        """Where text in memory is written."""
+        return as_path("folder", self.options.folder, TEXT / self.name)
+
+
+def _checked(text: Any) -> OwnText:
+    if not isinstance(text, OwnText):
+        wrong = "is missing" if text is None else f"is a {type(text).__name__}, not an OwnText"
+        raise InputError(
+            f"text= {wrong}: say what there is, such as OwnText.pairs([(source, target), …]), "
+            "OwnText.texts([…]) or, of files, OwnText.files(path)"
+        )
+    return text
+
+
+def _request(name: str | None, text: OwnText, options: NewOptions) -> _Request:
+    removed = () if options.clean is None else defect_kinds(options.clean)
+    if name is not None and (not isinstance(name, str) or not name):
+        raise InputError(f"name={name!r:.60} is not a name; give a string, such as 'my-pairs'")
+    out = None if options.out is None else as_path("out", options.out)
+    first = None if options.start is None else given_or_shipped(as_path("start", options.start))
+    if out is not None:
+        _check_out(out)
+    name = (name or text.template) if out is None else out.stem  # as `load_recipe` does
+    return _Request(name, text, options, removed, out, first)
+
+
+def _template(request: _Request) -> Recipe:
+    """The recipe that it starts from; nothing has been written yet."""
+    template = load_recipe(TEMPLATES / f"{request.text.template}.toml")
+    if request.text.own is not None:
+        template = with_values(template, request.text.own.values)
+    if request.first is not None:
+        template = recipe_from(template, request.first, data_of_run(request.first, PREPARED))
+    return template
+
+
+def _data(request: _Request, template: Recipe) -> DataConfig:
+    """The files of the text, checked; text in memory is written."""
+    data = template.data
+    if request.text.own is None:
+        data = replace(data, **data_settings(request.text, request.text_folder, data.sides))
+    if data.format in ("text", "parallel", "labelled"):  # text in memory is written as a table
+        refuse_tables(data.train)
+    skipped = [*data.skip, *(request.options.skip or ())]
+    data = replace(data, skip=tuple(dict.fromkeys(skipped)))
+    check_files(data)
+    return data
+
+
+def _with_rehearsal(request: _Request, recipe: Recipe) -> tuple[Recipe, list[str]]:
+    """If the text of the first training is missing, translations of the first model replace it; and
+    the reason."""
+    n_texts = request.options.rehearse_texts
+    has_first_text = recipe.train.rehearse is not None or recipe.data.task != "pairs"
+    if request.first is None or has_first_text or not n_texts:
+        return recipe, []
+    folder, minutes = request.text_folder, float(request.options.minutes)
+    recipe, reason = rehearse_own(request.first, recipe, folder, texts=n_texts, minutes=minutes)
+    return recipe, [reason] if reason else []
+
+
+def _about_the_data(data: DataConfig) -> list[str]:
+    baseline = _about_the_baseline(data) if data.task == "classification" else []
+    note = shared_targets(find_inputs(data, "train"), data)
+    return [*baseline, *([f"Held out: {note}."] if note else [])]
 
 
 def _about_the_baseline(data: DataConfig) -> list[str]:
@@ -161,12 +206,15 @@ def _about_the_baseline(data: DataConfig) -> list[str]:
     ]
 
 
-def _write_recipe(path: Path, recipe: Recipe, head: Sequence[str]) -> None:
-    paragraphs = [textwrap.fill(paragraph, WIDTH) for paragraph in head]
+def _written(path: Path, recipe: Recipe, minutes: float, reasons: Sequence[str]) -> Recipe:
+    """The recipe as its file has it."""
+    head = f"{path.stem}: made by clearhead new, for {minutes:g} minutes."
+    paragraphs = [textwrap.fill(paragraph, WIDTH) for paragraph in (head, *reasons)]
     try:
         write_whole(path, explained_toml(recipe, head="\n".join(paragraphs)))
     except OSError as error:
         raise _unwritable(path, error) from None
+    return load_recipe(path)
 
 
 def _check_out(out: Path) -> None:
