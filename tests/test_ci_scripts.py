@@ -187,6 +187,9 @@ def test_contributors_install_what_the_check_installs():
         ("Added a norm", "'Added'"),
         ("Fixes a norm", "'Fixes'"),
         ("Add a norm\nand a test", "second line"),
+        ("Add a norm\n\n" + "x " * 40 + "x", "line 3 has 81 characters"),
+        ("Add a norm\n\nSee https://example.org/" + "x" * 80, ""),
+        ("Add a norm\n# --- >8 ---\n+" + "x" * 99, ""),
     ],
 )
 def test_a_commit_message_is_checked(message: str, wrong: str):
