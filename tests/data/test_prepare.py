@@ -220,10 +220,10 @@ def test_a_split_of_which_nothing_is_left_is_an_error(tmp_path: Path):
 @pytest.mark.parametrize(
     ("content", "settings", "message"),
     [
-        (b"long\nlonger\n", {"max_bytes": 3, "skip": ("too-long",)}, "2 too-long; .*bytes = 3 "),
-        (b"longer\n", {"max_tokens": 2, "skip": ("too-long",)}, "1 too-long; .*tokens = 2 are"),
+        (b"long\nlonger\n", {"max_bytes": 3, "skip": ("too-long",)}, "2 too-long; .*bytes = 3$"),
+        (b"longer\n", {"max_tokens": 2, "skip": ("too-long",)}, "1 too-long; .*tokens = 2$"),
         (b"@@\n@@\n", {"drop": ("@@",)}, r"2 dropped; leave something out of data\.drop"),
-        (b"\xff\n", {"skip": ("invalid-utf8",)}, "1 invalid-utf8; fix the text; without"),
+        (b"\xff\n", {"skip": ("invalid-utf8",)}, "1 invalid-utf8; fix the text; to see"),
         (b"", {}, "the files are empty; name files with text"),
     ],
 )
