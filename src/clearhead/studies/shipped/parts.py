@@ -1,4 +1,4 @@
-"""Parts that shipped studies use in place of clearhead's."""
+"""Parts that shipped studies put in the place of clearhead's."""
 
 from torch import Tensor, nn
 

@@ -32,5 +32,5 @@ class UnscaledAttention(MultiHeadAttention):
                 nn.init.zeros_(layer.bias)
 
     def queries_of(self, x: Stream, rotation: Rotation | None = None) -> Heads:
-        """The queries times √d_head, by which the scores are divided later."""
+        """Times √d_head, by which the scores are divided later."""
         return super().queries_of(x, rotation) * math.sqrt(self.d_head)
