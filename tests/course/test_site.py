@@ -130,7 +130,7 @@ def test_previous_and_next_walk_through_the_course(site: Path, page: Any):
         ("zh", "注意力", "01-attention"),
         ("zh", "掩码", "02-masks"),
         ("zh", "位置编码", "04-positions"),
-        ("zh", "长度惩罚", "09-translation"),
+        ("zh", "过短惩罚", "09-translation"),
         ("zh", "香蕉", "01-attention"),
         ("zh", "残差掩码", "07b-check-up"),  # no such word: its pairs of characters are
         ("zh", "softmax", "01-attention"),
