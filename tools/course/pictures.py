@@ -878,7 +878,7 @@ def cost_in_time(data: Any, say: Say) -> str:
                 "end", 11, colour)  # fmt: skip
         x = axes.at(math.log2(found["counted"]), 0)[0]
         d.line([(x, 56), (x, 306)], colour, 1, "3 3")
-        d.words(x - 5, 68, say("cost_counted").format(f"{found['counted']:,}"),
+        d.words(x - 5, 68 + 16 * row, say("cost_counted").format(f"{found['counted']:,}"),
                 "end", 11, colour)  # fmt: skip
     axes.names(say("length"), say("cost_milliseconds"), gap=44)
     return d.text()
