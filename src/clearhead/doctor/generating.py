@@ -218,8 +218,11 @@ def _stripped_start(
     try:
         with torch.no_grad(), watching(model, leave=leave):
             output = generate(model, source)
-        tokens = _rows(output[0] if isinstance(output, tuple) else output, 0)
     except Exception:  # nobody knows what it raises
+        return None
+    try:
+        tokens = _rows(output[0] if isinstance(output, tuple) else output, 0)
+    except (IndexError, TypeError, ValueError, RuntimeError):  # what came back is not tokens
         return None
     if not looked_up or tokens.dim() != 2 or len(tokens) != len(source) or not tokens.shape[1]:
         return None

@@ -85,7 +85,7 @@ def required_masks(patient: Patient, names: list[str]) -> Iterator[dict[str, Mas
 
 
 BEST = 9.0
-"""More than masks can score."""
+"""The score of masks that do all that they are for; without a mask there is nothing to judge."""
 
 
 def score(patient: Patient, form: Form) -> float:

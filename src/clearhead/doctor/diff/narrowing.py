@@ -38,57 +38,59 @@ def narrowed(substitution: Substitution, cut: Cut, depth: int = _DEPTH) -> list[
         if inputs is not None and _is_alike(substitution, cut, inputs):
             behind = [c for pair in inputs for c in _behind(substitution, cut, *pair, depth)]
             return list({(c.index, c.source, c.calls): c for c in behind}.values()) or [cut]
-    if cut.kind == "insert" and _is_read_only_by(substitution, cut.calls, cut.source):
+    if cut.kind == "insert" and substitution.is_read_only_by(cut.calls, cut.source):
         behind = _other_operands(substitution, cut, cut.source, cut.reference, depth)
         return behind if _are_weights(substitution, behind) else [cut]
     return [cut]
 
 
-def _other_operands(s: Substitution, cut: Cut, source: int, theirs: int, depth: int) -> list[Cut]:
+def _other_operands(
+    substitution: Substitution, cut: Cut, source: int, theirs: int, depth: int
+) -> list[Cut]:
     """The operands that make a tensor another one: a product of swapped factors is turned round,
     and each factor is another tensor; what is right elsewhere may be made here with the wrong
     weights."""
-    maker = s.operations[s.root(source)]
+    maker = substitution.operations[substitution.root(source)]
     if not maker.from_tokens or maker.dtype.is_complex or not depth:
         return []
-    if _only_views(s, source, maker):
+    if substitution.only_views(source, maker):
         fitting = [cut.value.reshape(maker.shape)]
     else:
-        theirs = root(s.theirs, theirs)
-        fitting = s.layouts(maker.index, theirs)[:1]
+        theirs = root(substitution.theirs, theirs)
+        fitting = substitution.layouts(maker.index, theirs)[:1]
     if not fitting:
         return []
     made = Cut("replace", maker.index, theirs, fitting[0], score=cut.score)
-    behind = narrowed(s, made, depth - 1)
+    behind = narrowed(substitution, made, depth - 1)
     return behind if all(c.kind == "operand" for c in behind) else []
 
 
-def _are_weights(s: Substitution, cuts: list[Cut]) -> bool:
+def _are_weights(substitution: Substitution, cuts: list[Cut]) -> bool:
     """Whether parameters are read in place of other parameters, and nothing else differs."""
-    sources = [s.operations[s.root(cut.source)] for cut in cuts]
+    sources = [substitution.operations[substitution.root(cut.source)] for cut in cuts]
     return bool(sources) and all(source.name == "parameter" for source in sources)
 
 
-def _is_at_hand(s: Substitution, cuts: list[Cut]) -> bool:
+def _is_at_hand(substitution: Substitution, cuts: list[Cut]) -> bool:
     """Whether one tensor is read in place of another, which the port has as well."""
-    read = {s.root(cut.source) for cut in cuts}
-    wanted = {root(s.theirs, cut.reference) for cut in cuts}
-    if len(read) != 1 or len(wanted) != 1 or not s.operations[read.pop()].from_tokens:
+    read = {substitution.root(cut.source) for cut in cuts}
+    wanted = {root(substitution.theirs, cut.reference) for cut in cuts}
+    if len(read) != 1 or len(wanted) != 1 or not substitution.operations[read.pop()].from_tokens:
         return False
-    return wanted.pop() in s.matching.of_reference
+    return wanted.pop() in substitution.matching.of_reference
 
 
-def _what_it_reads(s: Substitution, cut: Cut) -> list[tuple[int, int, Tensor]] | None:
+def _what_it_reads(substitution: Substitution, cut: Cut) -> list[tuple[int, int, Tensor]] | None:
     """Inputs of the port's operation that are not the reference's, if with the reference's inputs
     the two results are equal: of the port, of the reference, and the value for the port."""
-    mine, theirs = s.operations[cut.index], _behind_parts(s, cut.reference)
-    for pairs in _pairings(s, mine, theirs):
-        own = {i: s.replay.value(i) for i, _ in pairs}
-        other = s.their_values({j for _, j in pairs})
-        near = {i: _tolerance(s.operations[i], s.theirs[j]) for i, j in pairs}
+    mine, theirs = substitution.operations[cut.index], _behind_parts(substitution, cut.reference)
+    for pairs in _pairings(substitution, mine, theirs):
+        own = {i: substitution.replay.value(i) for i, _ in pairs}
+        other = substitution.their_values({j for _, j in pairs})
+        near = {i: _tolerance(substitution.operations[i], substitution.theirs[j]) for i, j in pairs}
         if mine.name in _PRODUCTS and len(pairs) == 2:
             other |= _in_own_order(pairs, own, other)
-        choices = [_choices(s, i, j, other[j], near[i]) for i, j in pairs]
+        choices = [_choices(substitution, i, j, other[j], near[i]) for i, j in pairs]
         for values in islice(product(*choices), _COMBINATIONS):
             different = [
                 (i, j, value)
@@ -97,23 +99,25 @@ def _what_it_reads(s: Substitution, cut: Cut) -> list[tuple[int, int, Tensor]] |
             ]
             # Without another input nothing would be explained: a square tensor that is turned round
             # has the fingerprint that it should have.
-            if different and _computes_the_same(s, cut, [i for i, _ in pairs], values):
+            if different and _computes_the_same(substitution, cut, [i for i, _ in pairs], values):
                 return different
     return None
 
 
-def _behind_parts(s: Substitution, index: int) -> Operation:
+def _behind_parts(substitution: Substitution, index: int) -> Operation:
     """The operation that made a tensor of the reference. Part by part it is the same operation on
     parts of what it reads."""
-    maker = s.theirs[root(s.theirs, index)]
+    maker = substitution.theirs[root(substitution.theirs, index)]
     if maker.nth is None:
         return maker
-    whole = s.matching.whole(maker)
-    return replace(whole, inputs=tuple(s.matching.part(i, maker.nth) for i in whole.inputs))
+    whole = substitution.matching.whole(maker)
+    return replace(
+        whole, inputs=tuple(substitution.matching.part(i, maker.nth) for i in whole.inputs)
+    )
 
 
 def _pairings(
-    s: Substitution, mine: Operation, theirs: Operation
+    substitution: Substitution, mine: Operation, theirs: Operation
 ) -> Iterator[list[tuple[int, int]]]:
     """Which input of the one may stand for which of the other: by their order; or only those that
     have no equal, where the two operations are of different kinds."""
@@ -121,29 +125,38 @@ def _pairings(
         yield list(zip(mine.inputs, theirs.inputs))
         if mine.name in _COMMUTES and len(theirs.inputs) == 2:
             yield list(zip(mine.inputs, theirs.inputs[::-1]))
-    if mine.name in _JOINS and len(mine.inputs) == s.matching.count_parts(theirs.index):
-        yield [(i, s.matching.part(theirs.index, n)) for n, i in enumerate(mine.inputs)]
-    ours = [i for i in mine.inputs if not s.matching.knows(i)]
-    others = [j for j in theirs.inputs if not s.matching.is_used(j)]
+    if mine.name in _JOINS and len(mine.inputs) == substitution.matching.count_parts(theirs.index):
+        yield [(i, substitution.matching.part(theirs.index, n)) for n, i in enumerate(mine.inputs)]
+    ours = [i for i in mine.inputs if not substitution.matching.knows(i)]
+    others = [j for j in theirs.inputs if not substitution.matching.is_used(j)]
     if mine.from_tokens:
-        ours = [i for i in ours if s.operations[i].from_tokens]
-        others = [j for j in others if s.theirs[j].from_tokens]
+        ours = [i for i in ours if substitution.operations[i].from_tokens]
+        others = [j for j in others if substitution.theirs[j].from_tokens]
     if mine.name != theirs.name and ours and len(ours) == len(others):
         yield list(zip(ours, others))
         if len(ours) == 2:
             yield list(zip(ours, others[::-1]))
 
 
-def _wrong_terms(s: Substitution, cut: Cut) -> list[tuple[Cut, int, int, Tensor]]:
+def _wrong_terms(substitution: Substitution, cut: Cut) -> list[tuple[Cut, int, int, Tensor]]:
     """Sums have no order: of the terms of both, those without an equal, if with the reference's the
     sums are equal. For each, the sum that reads it, both terms, and the value for the port."""
-    ours = _terms(s.operations, s.matching.knows, cut.index)
-    theirs = _terms(s.theirs, s.matching.is_used, root(s.theirs, cut.reference))
+    ours = _terms(substitution.operations, substitution.matching.knows, cut.index)
+    theirs = _terms(
+        substitution.theirs, substitution.matching.is_used, root(substitution.theirs, cut.reference)
+    )
     if len(ours) < 3 or len(ours) != len(theirs):
         return []
     left, others = list(ours), [j for _, j in theirs]
     for term in ours:
-        equal = next((j for j in others if _are_equal(s.operations[term[1]], s.theirs[j])), None)
+        equal = next(
+            (
+                j
+                for j in others
+                if _are_equal(substitution.operations[term[1]], substitution.theirs[j])
+            ),
+            None,
+        )
         if equal is not None:
             left.remove(term)
             others.remove(equal)
@@ -151,23 +164,23 @@ def _wrong_terms(s: Substitution, cut: Cut) -> list[tuple[Cut, int, int, Tensor]
         return []
     candidates: list[tuple[Cut, int, int, Tensor]] = []
     for reader, i in left:
-        fitting = [j for j in others if len(left) == 1 or _have_common_weights(s, i, j)]
+        fitting = [j for j in others if len(left) == 1 or _have_common_weights(substitution, i, j)]
         if len(fitting) != 1:
             return []
         others.remove(fitting[0])
-        for layout in s.layouts(i, fitting[0]):
+        for layout in substitution.layouts(i, fitting[0]):
             candidates.append((replace(cut, index=reader), i, fitting[0], layout))
     terms = [[term for term in candidates if term[1] == i] for _, i in left]
     for chosen in islice(product(*terms), _COMBINATIONS):
-        calls = {i: frozenset({s.operations[c.index].call}) for c, i, _, _ in chosen}
-        if _gives(s, cut, tuple(Swap(i, value, calls[i]) for _, i, _, value in chosen)):
+        calls = {i: frozenset({substitution.operations[c.index].call}) for c, i, _, _ in chosen}
+        if _gives(substitution, cut, tuple(Swap(i, value, calls[i]) for _, i, _, value in chosen)):
             return list(chosen)
     return []
 
 
-def _have_common_weights(s: Substitution, i: int, j: int) -> bool:
+def _have_common_weights(substitution: Substitution, i: int, j: int) -> bool:
     """Whether two terms are made with the same parameter, by their last operations."""
-    ours, theirs = _last_weights(s.operations, i), _last_weights(s.theirs, j)
+    ours, theirs = _last_weights(substitution.operations, i), _last_weights(substitution.theirs, j)
     return any(distance(one, other) <= _EXACT for one in ours for other in theirs)
 
 
@@ -204,16 +217,21 @@ def _terms(
     return terms
 
 
-def _is_alike(s: Substitution, cut: Cut, inputs: list[tuple[int, int, Tensor]]) -> bool:
+def _is_alike(substitution: Substitution, cut: Cut, inputs: list[tuple[int, int, Tensor]]) -> bool:
     """Where several inputs differ, and one of them is a tensor that the port has elsewhere, the two
     compute the same kind of thing in other steps: a tanh by exponentials, say. Where a term of a
     sum is a term of the reference's as well, the sums are in another order."""
     if len(inputs) == 1:
         return True
-    if s.operations[cut.index].name in ("add", "add_"):
-        terms = [(i, j) for i, j, _ in inputs if s.operations[i].from_tokens]
-        return not any(s.matching.knows(i) and s.matching.is_used(j) for i, j in terms)
-    return not any(not s.matching.knows(i) and s.matching.is_used(j) for i, j, _ in inputs)
+    if substitution.operations[cut.index].name in ("add", "add_"):
+        terms = [(i, j) for i, j, _ in inputs if substitution.operations[i].from_tokens]
+        return not any(
+            substitution.matching.knows(i) and substitution.matching.is_used(j) for i, j in terms
+        )
+    return not any(
+        not substitution.matching.knows(i) and substitution.matching.is_used(j)
+        for i, j, _ in inputs
+    )
 
 
 def _tolerance(mine: Operation, theirs: Operation) -> float:
@@ -236,9 +254,11 @@ def _in_own_order(
     return {b: other[b][..., known[0]], d: other[d][..., known[0], :]}
 
 
-def _choices(s: Substitution, i: int, j: int, other: Tensor, tolerance: float) -> list[Tensor]:
-    own = s.replay.value(i)
-    others = s.layouts(i, j, other)
+def _choices(
+    substitution: Substitution, i: int, j: int, other: Tensor, tolerance: float
+) -> list[Tensor]:
+    own = substitution.replay.value(i)
+    others = substitution.layouts(i, j, other)
     equal = next((value for value in others if close(own, value, tolerance)), None)
     if equal is None:
         return others[:4]
@@ -248,18 +268,25 @@ def _choices(s: Substitution, i: int, j: int, other: Tensor, tolerance: float) -
 
 
 def _computes_the_same(
-    s: Substitution, cut: Cut, sources: list[int], values: tuple[Tensor, ...]
+    substitution: Substitution, cut: Cut, sources: list[int], values: tuple[Tensor, ...]
 ) -> bool:
-    calls = frozenset({s.operations[cut.index].call})
-    return _gives(s, cut, tuple(Swap(i, value, calls) for i, value in zip(sources, values)))
+    calls = frozenset({substitution.operations[cut.index].call})
+    return _gives(
+        substitution, cut, tuple(Swap(i, value, calls) for i, value in zip(sources, values))
+    )
 
 
-def _gives(s: Substitution, cut: Cut, swaps: tuple[Swap, ...]) -> bool:
+def _gives(substitution: Substitution, cut: Cut, swaps: tuple[Swap, ...]) -> bool:
     """Whether the port's operation gives the reference's result with other inputs."""
-    mine, theirs = s.operations[cut.index], s.theirs[cut.reference]
-    replay = s.replay
+    mine, theirs = substitution.operations[cut.index], substitution.theirs[cut.reference]
+    replay = substitution.replay
     if mine.call not in replay.calls:  # before the first departure, where all seemed right
-        replay = Replay(s.port, s.matching.port, [swap.source for swap in swaps], mine.index)
+        replay = Replay(
+            substitution.port,
+            substitution.matching.port,
+            [swap.source for swap in swaps],
+            mine.index,
+        )
     try:
         results = replay.change(ChangedValues(swaps=swaps), stop_after=mine.index)
     except (CannotReplayError, *CALL_ERRORS):
@@ -272,56 +299,60 @@ def _gives(s: Substitution, cut: Cut, swaps: tuple[Swap, ...]) -> bool:
 
 
 def _behind(
-    s: Substitution, cut: Cut, source: int, index: int, value: Tensor, depth: int
+    substitution: Substitution, cut: Cut, source: int, index: int, value: Tensor, depth: int
 ) -> list[Cut]:
     """What is to blame for one input that is not the reference's."""
-    mine, theirs = s.operations[cut.index], root(s.theirs, index)
-    maker = s.operations[s.root(source)]
+    mine, theirs = substitution.operations[cut.index], root(substitution.theirs, index)
+    maker = substitution.operations[substitution.root(source)]
     calls = frozenset({mine.call})
-    if s.matching.knows(maker.index):
-        ours, others = maker.fingerprint, s.theirs[theirs].fingerprint
-        near = _tolerance(maker, s.theirs[theirs])
+    if substitution.matching.knows(maker.index):
+        ours, others = maker.fingerprint, substitution.theirs[theirs].fingerprint
+        near = _tolerance(maker, substitution.theirs[theirs])
         same = ours is not None and others is not None and distance(ours, others) < near
-        if same or _is_read_only_by(s, calls, maker.index):
-            behind = _other_operands(s, replace(cut, value=value), source, theirs, depth)
+        if same or substitution.is_read_only_by(calls, maker.index):
+            behind = _other_operands(substitution, replace(cut, value=value), source, theirs, depth)
             # Whose order is right, only views show.
             if (
-                _are_weights(s, behind)
-                or _is_at_hand(s, behind)
-                or (same and behind and _only_views(s, source, maker))
+                _are_weights(substitution, behind)
+                or _is_at_hand(substitution, behind)
+                or (same and behind and substitution.only_views(source, maker))
             ):
                 return behind
         if same:
-            return [_out_of_order(s, cut, source, index, value)]
+            return [_out_of_order(substitution, cut, source, index, value)]
         return [Cut("operand", mine.index, index, value, source, calls, cut.score)]
     if maker.is_leaf:
-        readers = frozenset(o.call for o in s.operations if maker.index in o.inputs)
-        fitting = list(layouts(s.their_values({theirs})[theirs], maker.shape))
+        readers = frozenset(o.call for o in substitution.operations if maker.index in o.inputs)
+        fitting = list(layouts(substitution.their_values({theirs})[theirs], maker.shape))
         if not fitting:
             return [Cut("operand", mine.index, index, value, source, calls, cut.score)]
         return [Cut("operand", maker.index, theirs, fitting[0], maker.index, readers, cut.score)]
     best: Cut | None = None
-    others = s.layouts(maker.index, theirs)[:4]
-    if _only_views(s, source, maker):
+    others = substitution.layouts(maker.index, theirs)[:4]
+    if substitution.only_views(source, maker):
         others = [value.reshape(maker.shape)]
-    right = [layout for layout in others if _leads_to(s, maker.index, layout, source, value)]
+    right = [
+        layout for layout in others if _leads_to(substitution, maker.index, layout, source, value)
+    ]
     others = right[:1] or others
     for layout in others:
-        tried = s.scored(s.at(maker, theirs, layout))
+        tried = substitution.scored(substitution.at(maker, theirs, layout))
         if best is None or tried.score > best.score:
             best = tried
     # A value in another layout than the port's would be a mistake of its own.
     if best is None or (best.score <= 0 and len(others) > 1):
         return [Cut("operand", mine.index, index, value, source, calls, cut.score)]
-    return narrowed(s, best, depth - 1)
+    return narrowed(substitution, best, depth - 1)
 
 
-def _leads_to(s: Substitution, base: int, layout: Tensor, source: int, value: Tensor) -> bool:
+def _leads_to(
+    substitution: Substitution, base: int, layout: Tensor, source: int, value: Tensor
+) -> bool:
     """Whether with this layout of one tensor another, which is only reordered from it, is right."""
     if source == base:
         return False
     try:
-        made = s.replay.change(ChangedValues(replace={base: layout}), stop_after=source)
+        made = substitution.replay.change(ChangedValues(replace={base: layout}), stop_after=source)
     except (CannotReplayError, *CALL_ERRORS):
         return False
     if source not in made or made[source].numel() != value.numel():
@@ -329,45 +360,24 @@ def _leads_to(s: Substitution, base: int, layout: Tensor, source: int, value: Te
     return close(made[source], value.reshape(made[source].shape), _ROUNDED)
 
 
-def _is_read_only_by(s: Substitution, calls: frozenset[int], index: int) -> bool:
-    """Whether no other call computes with a tensor, or with views of it."""
-    readers = [s.operations[i] for i in s.matching.port_readers.get(s.root(index), ())]
-    while readers:
-        reader = readers.pop()
-        if reader.call in calls:
-            continue
-        if not reader.reorders:
-            return False
-        readers += [s.operations[i] for i in s.matching.port_readers.get(reader.index, ())]
-    return True
-
-
-def _only_views(s: Substitution, source: int, base: Operation) -> bool:
-    """Whether a tensor has the elements of another in the same order, in another shape."""
-    while source != base.index:
-        operation = s.operations[source]
-        if not operation.is_view:
-            return False
-        source = operation.inputs[0]
-    return not base.dtype.is_complex
-
-
-def _out_of_order(s: Substitution, cut: Cut, source: int, index: int, value: Tensor) -> Cut:
+def _out_of_order(
+    substitution: Substitution, cut: Cut, source: int, index: int, value: Tensor
+) -> Cut:
     """The elements are the reference's: the operation on the way here that put them into another
     order is the first whose result no layout makes equal."""
     chain = [source]
-    while s.operations[chain[-1]].reorders and s.operations[chain[-1]].inputs:
-        chain.append(s.operations[chain[-1]].inputs[0])
+    while substitution.operations[chain[-1]].reorders and substitution.operations[chain[-1]].inputs:
+        chain.append(substitution.operations[chain[-1]].inputs[0])
     theirs = [index]
-    while s.theirs[theirs[-1]].reorders and s.theirs[theirs[-1]].inputs:
-        theirs.append(s.theirs[theirs[-1]].inputs[0])
-    own = {i: s.replay.value(i) for i in chain}
-    others = [value, *s.their_values(set(theirs)).values()]
+    while substitution.theirs[theirs[-1]].reorders and substitution.theirs[theirs[-1]].inputs:
+        theirs.append(substitution.theirs[theirs[-1]].inputs[0])
+    own = {i: substitution.replay.value(i) for i in chain}
+    others = [value, *substitution.their_values(set(theirs)).values()]
     culprit = chain[-1]
     for here, before in pairwise(chain):
         same = (aligned(own[before], o, _ROUNDED, strict=True) for o in others)
         if any(layout is not None for layout in same):
             culprit = here
             break
-    calls = frozenset({s.operations[cut.index].call})
+    calls = frozenset({substitution.operations[cut.index].call})
     return Cut("order", culprit, index, value, source, calls, cut.score)

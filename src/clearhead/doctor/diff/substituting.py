@@ -221,6 +221,29 @@ class Substitution:
         """The tensor of which this one is a view."""
         return root(self.operations, index)
 
+    def is_read_only_by(self, calls: frozenset[int], index: int) -> bool:
+        """Whether no other call computes with a tensor of the port, or with views of it."""
+        readers_of = self.matching.port_readers
+        readers = [self.operations[i] for i in readers_of.get(self.root(index), ())]
+        while readers:
+            reader = readers.pop()
+            if reader.call in calls:
+                continue
+            if not reader.reorders:
+                return False
+            readers += [self.operations[i] for i in readers_of.get(reader.index, ())]
+        return True
+
+    def only_views(self, source: int, base: Operation) -> bool:
+        """Whether a tensor of the port has the elements of another in the same order, in another
+        shape."""
+        while source != base.index:
+            operation = self.operations[source]
+            if not operation.is_view:
+                return False
+            source = operation.inputs[0]
+        return not base.dtype.is_complex
+
     def _same_tables(self, mine: Operation) -> tuple[int, ...]:
         """Where the same line makes the same table again: for keys, or in another layer."""
         if mine.from_tokens or mine.fingerprint is None:
