@@ -203,7 +203,7 @@ def test_the_share_that_is_held_out_of_a_large_text_can_be_read():
         (["new", "x", "--text", "blank"], "no text is left; skipped: 1 blank; name a file"),
         (["new", "x", "--source", "blank", "--target", "blank.2"], "skipped: 2 blank; name a file"),
         (["new", "x", "--source", "long", "--target", "long.2"], "2 too-long; break the lines up"),
-        (["new", "x", "--source", "wide", "--target", "wide.2"], "too-long; break .*tokens = 512 "),
+        (["new", "x", "--source", "wide", "--target", "wide.2"], "too-long; break .*tokens = 512"),
         (
             ["new", "x", "--source", "one", "--target", "one.2"],
             "only 1 pairs .* needs 10, .*give more",
