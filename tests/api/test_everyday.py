@@ -321,6 +321,7 @@ def test_a_script_without_a_main_guard_prepares_in_several_processes(tmp_path: P
     assert (run.returncode, run.stdout.split()[0]) == (0, "40000"), run.stderr
 
 
+@pytest.mark.slow  # python compiles every module anew
 def test_python_without_assertions_opens_a_model_and_checks_options():
     script = """
 import clearhead as ch
