@@ -38,7 +38,7 @@ UPDATES_WANTED = 800  # a larger model is worth its time only with as many
 UPDATES_KEPT = 2000  # a larger batch is, if it leaves as many
 BATCH_TOKENS = 1024  # of the smallest batch; a smaller one leaves a processor core idle
 BATCH_TOKENS_AT_MOST = 16_384
-FASTER = 1.3  # times as many tokens a second: what a batch of twice the size must give
+MIN_SPEEDUP = 1.3  # times as many tokens a second: what a batch of twice the size must give
 PAIRS_AT_LEAST = 10  # of which a tenth, one, is held out
 DROPOUTS = ((20, 0.3), (8, 0.2), (0, 0.1))  # passes, and what they need
 DROPOUT_OF = {"classification": 0.3, "masked-lm": 0.1}  # however often the text is seen
@@ -48,9 +48,9 @@ FOR_STEPS = 0.9  # the part of the time that is not validation and checkpoints
 TELLS_3_POINTS = 1067  # texts with labels, whose 95% interval is ±3 at most
 TOO_LONG = 512  # tokens of a side of a pair
 VALIDATIONS = 10
-WATCHED = 50  # sentences that a validation translates, all at once, if that takes no more than
-WATCHING = 0.05  # of the time
-CALLS = 0.005  # seconds of a step of decoding, however small the model
+N_WATCHED_SENTENCES = 50  # that a validation translates, all at once, if that takes no more than
+MAX_SHARE_OF_WATCHING = 0.05  # of the time
+SECONDS_PER_DECODING_STEP = 0.005  # however small the model
 
 
 def usual_lr(d_model: int) -> float:

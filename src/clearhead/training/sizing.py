@@ -20,15 +20,17 @@ from clearhead.intake.survey import Survey, survey
 from clearhead.training.sizes import (
     BATCH_TOKENS,
     BATCH_TOKENS_AT_MOST,
-    CALLS,
     DROPOUT_OF,
     DROPOUTS,
-    FASTER,
     FOR_STEPS,
     INITIAL_WEIGHTS,
+    MAX_SHARE_OF_WATCHING,
+    MIN_SPEEDUP,
+    N_WATCHED_SENTENCES,
     PAIRS_AT_LEAST,
     PASSES_ENOUGH,
     PASSES_WANTED,
+    SECONDS_PER_DECODING_STEP,
     SIZES,
     STEPS_AT_LEAST,
     TELLS_3_POINTS,
@@ -36,8 +38,6 @@ from clearhead.training.sizes import (
     UPDATES_KEPT,
     UPDATES_WANTED,
     VALIDATIONS,
-    WATCHED,
-    WATCHING,
     Size,
     held_out_of_pairs,
     held_out_of_tokens,
@@ -153,7 +153,7 @@ def _with_larger_batches(
     while batch_tokens < BATCH_TOKENS_AT_MOST and chosen.updates(minutes) >= UPDATES_KEPT:
         batch_tokens *= 2
         larger = _candidate(text, chosen.size, batch_tokens, trials)
-        if larger.updates(minutes) < UPDATES_KEPT or larger.speed < FASTER * chosen.speed:
+        if larger.updates(minutes) < UPDATES_KEPT or larger.speed < MIN_SPEEDUP * chosen.speed:
             break
         chosen = larger
     return chosen
@@ -177,7 +177,7 @@ def _sized(text: MeasuredText, chosen: SizeCandidate, minutes: float, fits: Size
         "train.log_every": max(1, min(50, often)),
     }
     if task == "pairs" and _can_watch(chosen.shape["data.max_tokens"], chosen.seconds, minutes):
-        rhythm["train.translate_valid"] = WATCHED
+        rhythm["train.translate_valid"] = N_WATCHED_SENTENCES
     return Sized(
         values={**chosen.shape, **rhythm},
         text=text,
@@ -191,8 +191,8 @@ def _sized(text: MeasuredText, chosen: SizeCandidate, minutes: float, fits: Size
 
 def _can_watch(longest: int, seconds: float, minutes: float) -> bool:
     """Whether validations may translate: a model that has hardly begun writes as much as it may."""
-    a_token_of_each = CALLS + seconds * WATCHED / BATCH_TOKENS
-    time_for_it = WATCHING * 60 * minutes
+    a_token_of_each = SECONDS_PER_DECODING_STEP + seconds * N_WATCHED_SENTENCES / BATCH_TOKENS
+    time_for_it = MAX_SHARE_OF_WATCHING * 60 * minutes
     there = find_spec("sacrebleu") is not None
     return there and VALIDATIONS * longest * a_token_of_each <= time_for_it
 
@@ -237,49 +237,72 @@ def _shape(text: MeasuredText, size: Size, batch_tokens: int) -> dict[str, Any]:
     if template.train.start_from is None:
         std = INITIAL_WEIGHTS[data.task] / math.sqrt(size.d_model)
         shape["model.init_std"] = round(std, 3)
-    if data.task != "language-model":
-        longest = min(TOO_LONG, max(32, -(-text.longest * 5 // 4 // 32) * 32))
-        most, at_least = lengths(template)
-        longest = min(longest, most)
-        held_out = held_out_of_pairs(text.survey.documents)
-        # Masked texts are held out as labelled ones are: a classifier's test texts are the same.
-        is_pairs = data.task == "pairs"
-        tested = held_out if is_pairs else TELLS_3_POINTS / text.survey.documents
-        pairs = text.corpus.facts("train").documents
-        if pairs < PAIRS_AT_LEAST:
-            limit = f"{most} tokens a side"
-            if most < TOO_LONG:
-                limit += ", the length of the model that training starts from"
-            raise DataError(
-                f"there are only {pairs} {documents(data.task)} of at most {limit}, but a model "
-                f"needs {PAIRS_AT_LEAST}, and many more to be good; give more text"
-            )
-        length = max(at_least, longest + 1)  # and a classifier's mask
-        shape |= {
-            "data.held_out": held_out,
-            "data.held_out_test": max(held_out, round(min(0.2, tested), 6)),
-            "data.hold_out": "groups",
-            "data.max_tokens": longest,
-            "model.max_length": length,
-        }
-        if data.task != "masked-lm":
-            return shape | {"batches.batch_tokens": max(batch_tokens, longest + 1)}
-        _check_tokens(text, held_out, length)
-        # Rows as long as the model can read, so that it learns all positions.
-        return shape | {
-            "batches.length": length,
-            "batches.batch_size": max(1, batch_tokens // length),
-        }
-    length = min(256 if text.tokens >= 100_000 else 64, lengths(template)[0] + 1)
+    match data.task:
+        case "pairs":
+            return shape | _shape_of_pairs(text, batch_tokens)
+        case "classification":
+            return shape | _shape_of_labelled_texts(text, batch_tokens)
+        case "masked-lm":
+            return shape | _shape_of_masked_texts(text, batch_tokens)
+        case "language-model":
+            return shape | _shape_of_running_text(text, batch_tokens)
+
+
+def _shape_of_pairs(text: MeasuredText, batch_tokens: int) -> dict[str, Any]:
+    shape = _shape_of_documents(text, held_out_of_pairs(text.survey.documents))
+    return shape | {"batches.batch_tokens": max(batch_tokens, shape["data.max_tokens"] + 1)}
+
+
+def _shape_of_labelled_texts(text: MeasuredText, batch_tokens: int) -> dict[str, Any]:
+    shape = _shape_of_documents(text, TELLS_3_POINTS / text.survey.documents)
+    return shape | {"batches.batch_tokens": max(batch_tokens, shape["data.max_tokens"] + 1)}
+
+
+def _shape_of_masked_texts(text: MeasuredText, batch_tokens: int) -> dict[str, Any]:
+    # They are held out as labelled ones are: a classifier's test texts are the same.
+    shape = _shape_of_documents(text, TELLS_3_POINTS / text.survey.documents)
+    length = shape["model.max_length"]
+    _check_tokens(text, shape["data.held_out"], length)
+    # Rows as long as the model can read, so that it learns all positions.
+    rows = {"batches.length": length, "batches.batch_size": max(1, batch_tokens // length)}
+    return shape | rows
+
+
+def _shape_of_running_text(text: MeasuredText, batch_tokens: int) -> dict[str, Any]:
+    most, at_least = lengths(text.template)
+    length = min(256 if text.tokens >= 100_000 else 64, most + 1)
     held_out = held_out_of_tokens(text.tokens)
     _check_tokens(text, held_out, length)
-    if data.document == "line":
-        shape["data.hold_out"] = "groups"
-    return shape | {
+    shape = {
         "data.held_out": held_out,
         "batches.length": length,
         "batches.batch_size": batch_tokens // length,
-        "model.max_length": max(length, lengths(template)[1]),
+        "model.max_length": max(length, at_least),
+    }
+    return shape | ({"data.hold_out": "groups"} if text.template.data.document == "line" else {})
+
+
+def _shape_of_documents(text: MeasuredText, tested: float) -> dict[str, Any]:
+    """The shape for texts that are read one by one, of which the share `tested` is kept for the
+    test if that is not too much."""
+    most, at_least = lengths(text.template)
+    longest = min(most, TOO_LONG, max(32, -(-text.longest * 5 // 4 // 32) * 32))
+    n_documents = text.corpus.facts("train").documents
+    if n_documents < PAIRS_AT_LEAST:
+        limit = f"{most} tokens a side"
+        if most < TOO_LONG:
+            limit += ", the length of the model that training starts from"
+        raise DataError(
+            f"there are only {n_documents} {documents(text.template.data.task)} of at most "
+            f"{limit}, but a model needs {PAIRS_AT_LEAST}, and many more to be good; give more text"
+        )
+    held_out = held_out_of_pairs(text.survey.documents)
+    return {
+        "data.held_out": held_out,
+        "data.held_out_test": max(held_out, round(min(0.2, tested), 6)),
+        "data.hold_out": "groups",
+        "data.max_tokens": longest,
+        "model.max_length": max(at_least, longest + 1),  # and a classifier's mask
     }
 
 
