@@ -26,61 +26,86 @@ def fill_open_entries(
     model: TokenizedModel, engine: Engine, path: Path, output: Path, options: CatalogueOptions
 ) -> Filled:
     """Fills the open entries of a PO or XLIFF file, and writes it to `output`."""
-    catalogue, codec, config = Catalogue(path), model.opened.codec, options.config()
+    catalogue, translator = Catalogue(path), _CatalogueTranslator(model, engine, path, options)
     own_pairs = (pair for entry in catalogue.entries for pair in entry.translated)
     memories = [as_path("memory", memory) for memory in options.memory]
     others = (pair for memory in memories for pair in _remembered(memory, catalogue.language))
-    calibration, n_again = model.calibration, 0
-    glossary, uses = as_glossary(options.glossary), list[TermUse]()
-    if options.leave_below and calibration is None:
-        raise InputError(
-            f"leave_below={options.leave_below} needs a calibrated model, and "
-            f"{model.folder} is not calibrated; run clearhead.calibrate(…) first"
-        )
+    memory = memory_of([*others, *own_pairs])
+    filled = fill(catalogue, memory, translator, leave_below=options.leave_below)
+    filled.again = translator.n_again
+    filled.terms = len(translator.terms)
+    filled.terms_used = sum(term.is_used for term in translator.terms)
+    catalogue.write(output)
+    return filled
 
-    def translate_strings(strings: Sequence[str]) -> list[list[Output]]:
-        answers = translate_texts(
-            engine, codec, strings, config, calibration=calibration, glossary=glossary
-        )
-        warn_of_too_long([repr(string[:40]) for string in strings], answers, codec, engine.config)
-        return [counted(answer).outputs for answer in answers]
 
-    def counted(answer: AnsweredText) -> AnsweredText:
-        nonlocal n_again
-        n_again += answer.again
-        return answer
+class _CatalogueTranslator:
+    """Translates texts of a catalogue, and counts how often clearhead decoded again and which terms
+    of the glossary were used."""
 
-    def translate(texts: Sequence[MaskedText]) -> list[Draft | None]:
-        if options.pieces:
-            outputs = translate_between(texts, translate_strings)
-        elif codec.keeps_spans:
-            longest = engine.config.max_length
-            sources = encode_masked(codec, texts, longest, config.too_long, glossary=glossary)
-            answers = translate_sources(engine, codec, sources, config, calibration)
-            names = [repr(text.restore(text.pieces)[:40]) for text in texts]
-            warn_of_too_long(names, answers, codec, engine.config)
-            drafts = [counted(answer).outputs for answer in answers]
-            outputs = [draft[0] if draft else None for draft in drafts]
+    def __init__(
+        self, model: TokenizedModel, engine: Engine, path: Path, options: CatalogueOptions
+    ) -> None:
+        if options.leave_below and model.calibration is None:
+            raise InputError(
+                f"leave_below={options.leave_below} needs a calibrated model, and "
+                f"{model.folder} is not calibrated; run clearhead.calibrate(…) first"
+            )
+        self.engine, self.codec, self.path = engine, model.opened.codec, path
+        self.config, self.by_pieces = options.config(), options.pieces
+        self.calibration, self.glossary = model.calibration, as_glossary(options.glossary)
+        self.n_again = 0
+        self.terms: list[TermUse] = []
+
+    def __call__(self, texts: Sequence[MaskedText]) -> list[Draft | None]:
+        """The best translation of each text, if it has one."""
+        if self.by_pieces:
+            outputs = translate_between(texts, self._translate_strings)
+        elif self.codec.keeps_spans:
+            outputs = map(_best, self._translate_whole(texts))
         else:
-            _refuse_spans(path, texts)
-            answers = translate_strings([text.restore(text.pieces) for text in texts])
-            outputs = [answer[0] if answer else None for answer in answers]
-        return [output and draft(output) for output in outputs]
+            _refuse_spans(self.path, texts)
+            strings = [text.restore(text.pieces) for text in texts]
+            outputs = map(_best, self._translate_strings(strings))
+        return [output and self._draft(output) for output in outputs]
 
-    def draft(output: Output) -> Draft:
-        uses.extend(output.terms)
-        if calibration is None:
+    def _translate_whole(self, texts: Sequence[MaskedText]) -> list[list[Output]]:
+        """The translations of texts whose spans the model keeps."""
+        longest, too_long = self.engine.config.max_length, self.config.too_long
+        sources = encode_masked(self.codec, texts, longest, too_long, glossary=self.glossary)
+        answers = translate_sources(self.engine, self.codec, sources, self.config, self.calibration)
+        return self._outputs([text.restore(text.pieces) for text in texts], answers)
+
+    def _translate_strings(self, strings: Sequence[str]) -> list[list[Output]]:
+        answers = translate_texts(
+            self.engine,
+            self.codec,
+            strings,
+            self.config,
+            calibration=self.calibration,
+            glossary=self.glossary,
+        )
+        return self._outputs(strings, answers)
+
+    def _outputs(
+        self, strings: Sequence[str], answers: Sequence[AnsweredText]
+    ) -> list[list[Output]]:
+        names = [repr(string[:40]) for string in strings]
+        warn_of_too_long(names, answers, self.codec, self.engine.config)
+        self.n_again += sum(answer.again for answer in answers)
+        return [answer.outputs for answer in answers]
+
+    def _draft(self, output: Output) -> Draft:
+        self.terms.extend(output.terms)
+        if self.calibration is None:
             return Draft(output.text, output.mean_probability)
-        confidence = rated(output, calibration, config.beam).confidence
+        confidence = rated(output, self.calibration, self.config.beam).confidence
         assert confidence is not None
         return Draft(output.text, confidence, is_calibrated=True)
 
-    memory = memory_of([*others, *own_pairs])
-    filled = fill(catalogue, memory, translate, leave_below=options.leave_below)
-    filled.again = n_again
-    filled.terms, filled.terms_used = len(uses), sum(use.is_used for use in uses)
-    catalogue.write(output)
-    return filled
+
+def _best(outputs: Sequence[Output]) -> Output | None:
+    return outputs[0] if outputs else None
 
 
 def _remembered(path: Path, language: str) -> Iterator[TranslatedPair]:

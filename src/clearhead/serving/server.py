@@ -61,44 +61,64 @@ class ServerPlan:
 def server_app(plan: ServerPlan) -> Starlette:
     """The application of one worker. Its models are opened when it starts, and bring their
     routes."""
-    limits, metrics, keys = plan.limits, Metrics(), ApiKeys(plan.key_digests)
-    stopping = Event()
+    worker = _Worker(plan)
+    callers = Callers(plan.host, any_name=not is_loopback(plan.host), origins=plan.origins)
+    middleware = [Middleware(Guard, callers=callers, metrics=worker.metrics)]
+    if plan.origins:
+        cors = Middleware(
+            CORSMiddleware,
+            allow_origins=list(plan.origins),
+            allow_methods=["GET", "POST"],
+            allow_headers=["*"],
+        )
+        middleware.append(cors)
+    return Starlette(
+        routes=[
+            Route("/health", worker.health),
+            Route("/ready", worker.ready),
+            Route("/metrics", worker.figures),
+        ],
+        middleware=middleware,
+        lifespan=worker.lifespan,
+        exception_handlers={
+            RequestError: _answer_refusal,
+            ClearheadError: lambda request, error: refusal(request.url.path, 400, str(error)),
+            HTTPException: _answer_http_error,
+            TimeoutError: lambda request, _: refusal(
+                request.url.path, 504, "the answer took too long; send less at once"
+            ),
+        },
+    )
 
-    async def wait(request: Request, work: Awaitable[Any]) -> Any:
-        task = asyncio.ensure_future(work)
-        leaving = asyncio.ensure_future(_until_left(request))
-        try:
-            done, _ = await asyncio.wait(
-                {task, leaving}, timeout=limits.seconds, return_when=asyncio.FIRST_COMPLETED
-            )
-            if task in done:
-                return task.result()
-            if leaving in done:
-                metrics.left()
-                raise RequestError(LEFT, "the client has disconnected")
-            raise TimeoutError
-        finally:
-            leaving.cancel()
-            task.cancel()
+
+class _Worker:
+    """What the requests to one worker share."""
+
+    def __init__(self, plan: ServerPlan) -> None:
+        self.plan, self.metrics, self.keys = plan, Metrics(), ApiKeys(plan.key_digests)
+        self.stopping = Event()
 
     @asynccontextmanager
-    async def lifespan(app: Starlette) -> AsyncIterator[None]:
+    async def lifespan(self, app: Starlette) -> AsyncIterator[None]:
+        """Opens the models, adds their routes, and closes them at the end."""
+        plan, limits, metrics = self.plan, self.plan.limits, self.metrics
+        authorise = self.keys.authorise
         translators, decoders, classifiers = await asyncio.to_thread(_open, plan)
         batchers = [Batcher(model.name, model.translate, limits, metrics) for model in translators]
         labelling = [Batcher(model.name, model.label, limits, metrics) for model in classifiers]
         classification = Classification(
-            list(zip(classifiers, labelling)), limits, authorise=keys.authorise, wait=wait
+            list(zip(classifiers, labelling)), limits, authorise=authorise, wait=self.wait
         )
         translation = Translation(
             list(zip(translators, batchers)),
             limits,
             StoredFiles(plan.files),
-            authorise=keys.authorise,
-            wait=wait,
+            authorise=authorise,
+            wait=self.wait,
             needs_key=bool(plan.key_digests),
             detector=await asyncio.to_thread(Detector),
         )
-        completions = Completions(decoders, limits, metrics, authorise=keys.authorise, wait=wait)
+        completions = Completions(decoders, limits, metrics, authorise=authorise, wait=self.wait)
         app.router.routes += [
             Route("/translate", translation.translate, methods=["POST"]),
             Route("/detect", translation.detect, methods=["POST"]),
@@ -114,49 +134,48 @@ def server_app(plan: ServerPlan) -> Starlette:
         ]
         _log.info("ready", extra={"fields": {"models": [model.name for model in plan.models]}})
         yield
-        stopping.set()
+        self.stopping.set()
         for batcher in (*batchers, *labelling):
             await batcher.close()
         completions.threads.shutdown(wait=False, cancel_futures=True)
 
-    async def health(request: Request) -> Response:
+    async def wait(self, request: Request, work: Awaitable[Any]) -> Any:
+        """The result of the work, unless it takes too long or the client leaves."""
+        task = asyncio.ensure_future(work)
+        leaving = asyncio.ensure_future(_until_left(request))
+        try:
+            done, _ = await asyncio.wait(
+                {task, leaving},
+                timeout=self.plan.limits.seconds,
+                return_when=asyncio.FIRST_COMPLETED,
+            )
+            if task in done:
+                return task.result()
+            if leaving in done:
+                self.metrics.left()
+                raise RequestError(LEFT, "the client has disconnected")
+            raise TimeoutError
+        finally:
+            leaving.cancel()
+            task.cancel()
+
+    async def health(self, request: Request) -> Response:
+        """Whether the worker runs."""
         del request
         return answer_json({"status": "ok"})
 
-    async def ready(request: Request) -> Response:
+    async def ready(self, request: Request) -> Response:
+        """Whether the worker takes requests."""
         del request
-        if stopping.is_set():
+        if self.stopping.is_set():
             raise RequestError(503, "this worker is stopping", retry_after=1)
         return answer_json({"status": "ready"})
 
-    async def figures(request: Request) -> Response:
-        keys.authorise(request, None)
-        body = await asyncio.to_thread(metrics.text)
-        return Response(body, headers={"content-type": metrics.content_type})
-
-    callers = Callers(plan.host, any_name=not is_loopback(plan.host), origins=plan.origins)
-    middleware = [Middleware(Guard, callers=callers, metrics=metrics)]
-    if plan.origins:
-        cors = Middleware(
-            CORSMiddleware,
-            allow_origins=list(plan.origins),
-            allow_methods=["GET", "POST"],
-            allow_headers=["*"],
-        )
-        middleware.append(cors)
-    return Starlette(
-        routes=[Route("/health", health), Route("/ready", ready), Route("/metrics", figures)],
-        middleware=middleware,
-        lifespan=lifespan,
-        exception_handlers={
-            RequestError: _answer_refusal,
-            ClearheadError: lambda request, error: refusal(request.url.path, 400, str(error)),
-            HTTPException: _answer_http_error,
-            TimeoutError: lambda request, _: refusal(
-                request.url.path, 504, "the answer took too long; send less at once"
-            ),
-        },
-    )
+    async def figures(self, request: Request) -> Response:
+        """The metrics, for Prometheus."""
+        self.keys.authorise(request, None)
+        body = await asyncio.to_thread(self.metrics.text)
+        return Response(body, headers={"content-type": self.metrics.content_type})
 
 
 def _open(
