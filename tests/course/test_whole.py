@@ -66,6 +66,7 @@ def test_with_the_same_weights_its_logits_are_those_of_the_package(whole: Module
     torch.testing.assert_close(found[real], wanted[real], rtol=0, atol=1e-5)
 
 
+@pytest.mark.slow
 def test_the_doctor_finds_nothing(whole: ModuleType):
     torch.manual_seed(0)
     report = examine(whole.Transformer(), kind="encoder-decoder")

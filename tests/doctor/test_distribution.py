@@ -65,6 +65,7 @@ def alone(tmp_path_factory):
     return run
 
 
+@pytest.mark.slow
 def test_the_package_works_alone_and_without_rich(alone):
     done = alone("leaky.py:model", "--kind", "decoder", "--only", "causal")
     assert done.returncode == 1, done.stderr
@@ -78,6 +79,7 @@ def test_the_package_works_alone_and_without_rich(alone):
     assert "transformer-doctor: only='causl' is not a check; did you mean 'causal'?" in done.stderr
 
 
+@pytest.mark.slow
 def test_texts_name_the_package_that_they_stand_in(alone):
     done = alone("missing.py:model", "--kind", "decoder")
     assert done.returncode == 2 and done.stderr.startswith("transformer-doctor: there is no file")

@@ -128,6 +128,7 @@ def test_a_check_that_was_left_out_is_not_called_a_proof(tmp_path: Path):
     )
 
 
+@pytest.mark.slow
 def test_without_transformers_all_but_the_proof_works(tmp_path: Path):
     saved("llama", tmp_path)
     script = (

@@ -123,6 +123,7 @@ main(["export", folder + " ours", folder + " again", "--to", "huggingface"])
 """
 
 
+@pytest.mark.slow
 def test_nothing_that_a_folder_names_is_fetched(folder: Path, tmp_path: Path):
     """The hub is a server on this machine, which would see a request."""
     seen: list[str] = []

@@ -96,6 +96,7 @@ def test_the_poisoned_folder_is_poisonous(received: tuple[Path, Path]):
     assert "json " in note.read_text()
 
 
+@pytest.mark.slow
 def test_prepare_with_two_processes_runs_no_code_of_the_current_folder(
     received: tuple[Path, Path], sent: Sent, tmp_path: Path
 ):
@@ -159,6 +160,7 @@ def test_the_workers_of_a_study_run_the_part_that_the_user_names_and_nothing_els
     assert not note.exists()
 
 
+@pytest.mark.slow
 def test_the_tour_runs_no_code_of_its_folder(
     received: tuple[Path, Path], capfd: pytest.CaptureFixture[str]
 ):

@@ -217,6 +217,7 @@ def test_labels_of_an_untrusted_folder_are_checked(changes: dict, message: str, 
         ch.import_model(tmp_path / "theirs", tmp_path / "ours")
 
 
+@pytest.mark.slow
 def test_the_server_labels_with_a_head(trained: Path, tmp_path: Path):
     wanted = ch.load(trained).label_probabilities(TEXTS)
     with RunningServer(trained, cache=tmp_path / "cache") as server:
