@@ -1,5 +1,4 @@
-"""Changed folders and files: 50 at every push, 150 of fixed seeds and a thousand new ones every night
-(`.ci/nightly`)."""
+"""Changed folders and files: 50 at every push, 150 and a thousand new ones every night."""
 
 import json
 import subprocess
