@@ -272,6 +272,7 @@ def test_a_recipe_that_was_changed_after_preparing_is_refused(here: Path, capsys
     assert "data.max_bytes was 1048576, is 5000" in capsys.readouterr().err
 
 
+@pytest.mark.slow
 def test_settings_that_another_recipe_has_by_itself_need_not_be_prepared_again(here: Path):
     assert main(PAIRS) == 0
     change = ["--data.vocab_size", "300"]

@@ -143,6 +143,7 @@ def test_backslashes_are_text_and_only_line_ends_are_spelt():
     assert one_line("two\nlines\r\n") == "two\\nlines\\r\\n"
 
 
+@pytest.mark.slow
 def test_an_output_is_not_emptied_for_an_input_that_is_itself_or_is_not_there(
     folder: Path, tmp_path: Path, inside
 ):

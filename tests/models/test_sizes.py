@@ -31,6 +31,7 @@ def test_a_preset_has_the_published_number_of_parameters(name: str, published: i
     assert count_parameters(build_model(preset(name), device="meta")).total == published
 
 
+@pytest.mark.slow
 def test_seventy_billion_parameters_are_built_in_seconds_and_without_memory():
     """In a process of its own, whose highest use of memory nothing else has raised."""
     code = """

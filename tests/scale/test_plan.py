@@ -35,6 +35,7 @@ def test_time_is_tokens_by_speed_by_goodput_and_cost_follows():
     assert found["checkpoint"].value == 12 * found["parameters"].value
 
 
+@pytest.mark.slow
 def test_a_published_time_is_found_again():
     """The utilisation of whole runs has their interruptions in it: goodput is not applied."""
     found = plan(

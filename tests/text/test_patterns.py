@@ -154,6 +154,7 @@ def test_patterns_match_what_the_library_matches():
             assert found == [place for _, place in split.pre_tokenize_str(text)], (pattern, text)
 
 
+@pytest.mark.slow
 def test_an_accepted_pattern_takes_linear_time():
     n_accepted = 0
     for pattern, draw in understood(2, 150):

@@ -55,6 +55,7 @@ def test_an_overflow_changes_no_weight_and_halves_the_scale(text: Corpus):
     assert run.state.loss_scale == scale and run.state.good_steps == 1
 
 
+@pytest.mark.slow
 def test_so_many_good_steps_double_the_scale(text: Corpus, tmp_path: Path, monkeypatch):
     monkeypatch.setattr(state_module, "GROW_AFTER", 3)
     trained = go(FP16, text, tmp_path / "run", before=starting_with(16.0))

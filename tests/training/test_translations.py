@@ -77,6 +77,7 @@ def test_what_is_translated_are_sentences_of_the_validation_split(
     assert sorted(found) == sorted(zip(sources, targets))
 
 
+@pytest.mark.slow
 def test_bleu_can_decide_what_is_best(pairs: Corpus, watched: WatchedTranslations, tmp_path: Path):
     recipe = with_train(EVERY_SEVEN, steps=15, metric="chrF++", best_is="highest")
     trained = go(recipe, pairs, tmp_path / "run", measure=watched)
