@@ -82,7 +82,7 @@ def variables(**changes: str) -> Iterator[None]:
 
 
 def environment_with(**changes: str) -> dict[str, str]:
-    """A copy of this process's environment variables for a child process, with some set."""
+    """A copy of this process's environment variables for a child process, with `changes` made."""
     return {**os.environ, **changes}
 
 

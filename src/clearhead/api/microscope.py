@@ -111,7 +111,7 @@ def see(
         return Microscope(document)
     if not isinstance(text_model, TrainedRun):
         rule = f"needs a run, whose training text is known, but {text_model.folder} is only a model"
-        raise ConfigError("training_text", True, rule, "name the run, or leave it out")
+        raise ConfigError("training_text", True, rule, "name the run, or leave training_text out")
     learnt = text_model.learnt_from(text)
     return Microscope(document | {"learnt": _for_the_page(learnt)}, learnt)
 

@@ -195,7 +195,7 @@ class TextModel(TokenizedModel):
     ) -> list[Classified | None]: ...
     @takes(ClassifyOptions)
     def label_probabilities(self, texts: Texts, **options: Any) -> Any:
-        """The probability of every label of each text, by which `classify` decides."""
+        """For each text, the probability of every label; `classify` chooses by these."""
         settings = chosen(ClassifyOptions, options)
         return _alike(texts, compute_label_probabilities(self, as_list(texts), settings))
 

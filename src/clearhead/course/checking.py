@@ -152,8 +152,8 @@ class Mistake:
 def combined(
     function: str, build: Callable[..., Any], kinds: Mapping[str, Mapping[str, Any]]
 ) -> list[Mistake]:
-    """All answers with one wrong choice, or with two of different kinds. `build` takes one choice
-    by the name of its kind, and is right in everything else."""
+    """All answers with one wrong choice, or with two of different kinds. `build` takes the
+    wrong choices, each by the name of its kind, and is right in everything else."""
     single = [
         Mistake(name, function, build(**{kind: choice}))
         for kind, choices in kinds.items()

@@ -119,7 +119,7 @@ class WayOfCalling(ABC):
 
     @abstractmethod
     def forms(self, signature: Signature, plain: Form) -> Iterator[Shown]:
-        """The forms of a model that follows this convention; none, if it cannot."""
+        """The forms in which a model follows this convention; none if it cannot be called so."""
 
 
 class TwoSequences(WayOfCalling):

@@ -90,8 +90,8 @@ def calibrate(judged: Sequence[JudgedTranslation]) -> MeasuredCalibration:
     """Fits a curve to all of them, and measures by cross-validation how well it holds."""
     if len(judged) < FEWEST:
         raise InputError(
-            f"there are {len(judged)} translations to calibrate by, and {FEWEST} are needed; give "
-            "more held-out text"
+            f"there are {len(judged)} translations to calibrate with, but {FEWEST} are needed; "
+            "give more held-out text"
         )
     confidences = np.empty(len(judged))
     order = permute(np.arange(len(judged)), len(judged), derive_key("calibration"))

@@ -109,8 +109,8 @@ def label_texts(
             tokens = tokens[: longest - 2]
         if max(tokens, default=0) >= model.config.vocab_size:
             raise InputError(
-                f"{names[index]} has the token {max(tokens)}, but the model has "
-                f"{model.config.vocab_size}; was its tokenizer.json replaced?"
+                f"{names[index]} has the token id {max(tokens)}, but the model has only "
+                f"{model.config.vocab_size} tokens; was its tokenizer.json replaced?"
             )
         rows[index] = [*tokens, codec.source.eos_id]
     row_probabilities = label_rows(model, labels, [*rows.values()], codec.source, batch=batch)

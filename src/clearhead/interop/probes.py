@@ -1,4 +1,4 @@
-"""The tokens on which two models are compared: random ones, and the edges where ports go wrong."""
+"""The tokens on which two models are compared: random ones, and edge cases where ports go wrong."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass

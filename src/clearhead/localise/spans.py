@@ -104,8 +104,8 @@ def pairs_of_tags(spans: Sequence[Span]) -> dict[int, int]:
 
 
 def identities(spans: Sequence[Span]) -> list[str]:
-    """What each span means: its text, and for an unnumbered argument `%s` that of `%2$s`, if it is
-    the second."""
+    """What each span means: its text; an unnumbered argument gets its number, so that the second
+    `%s` becomes `%2$s`."""
     n_taken, names = 0, list[str]()
     for span in spans:
         numbered = span.kind == "printf" and span.takes == 1

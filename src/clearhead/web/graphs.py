@@ -28,7 +28,7 @@ WEIGHTS, OUTPUT = "weights.bin", "output"
 
 def write_graphs(model: Model, folder: Path) -> None:
     """The graphs of a model and one file of weights for all of them: in half precision if that
-    holds every weight exactly, as it does for a run that stores it so."""
+    holds every weight exactly, as it does for a run that stores its weights in half precision."""
     exact = all(torch.equal(w.half().to(w), w) for w in model.parameters())
     precision: Precision = "fp16" if exact else "fp32"
     weight_file = WeightFile(folder / WEIGHTS)
