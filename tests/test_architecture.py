@@ -2,6 +2,7 @@
 
 import ast
 import re
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -25,6 +26,17 @@ MAY_PRINT = ("cli/", "doctor/command.py")
 """The command line; and that of the doctor, which is a distribution of its own as well."""
 
 
+@cache
+def parsed(source: str) -> ast.Module:
+    """Several tests look at every file."""
+    return ast.parse(source)
+
+
+@cache
+def nodes(tree: ast.AST) -> list[ast.AST]:
+    return list(ast.walk(tree))
+
+
 def package_table(text: str) -> dict[str, set[str]]:
     """Package → packages it may import, from the first table of ARCHITECTURE.md."""
     rows = re.findall(r"^\| `(\w+)` \|[^|]*\|([^|]*)\|$", text.split("## ")[0], flags=re.M)
@@ -40,7 +52,7 @@ def imports(tree: ast.AST, file: str = "") -> set[str]:
     """Every clearhead module a file imports, at its top or inside a function. Relative imports are
     resolved in the doctor, which is also a distribution of its own; elsewhere there are none."""
     found: set[str] = set()
-    for node in ast.walk(tree):
+    for node in nodes(tree):
         match node:
             case ast.Import(names=names):
                 found |= {alias.name for alias in names}
@@ -68,7 +80,7 @@ def violations(file: str, source: str, packages: dict[str, set[str]]) -> list[st
         return found
     if package not in packages:
         return [*found, f"{file} is in no package: add {package!r} to ARCHITECTURE.md"]
-    tree = ast.parse(source)
+    tree = parsed(source)
     for module in sorted(imports(tree, file)):
         allowed = packages[package] | {package}
         if "everything" not in allowed and package_of(module) not in allowed:
@@ -79,7 +91,7 @@ def violations(file: str, source: str, packages: dict[str, set[str]]) -> list[st
             found.append(f"{file} imports {module}; the paper needs nothing that came after it")
     if not file.startswith(MAY_ATTEND) and computes_attention(tree):
         found.append(f"{file} computes attention; only parts/ does")
-    for node in ast.walk(tree):
+    for node in nodes(tree):
         match node:
             case ast.FunctionDef(name="forward", args=ast.arguments(kwarg=ast.arg())):
                 found.append(f"{file}:{node.lineno} forward takes **kwargs; name what it uses")
@@ -106,7 +118,7 @@ def called_in(tree: ast.AST) -> set[str]:
     """The names of the functions and methods that are called."""
     return {
         node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
-        for node in ast.walk(tree)
+        for node in nodes(tree)
         if isinstance(node, ast.Call)
     }
 
@@ -115,7 +127,7 @@ def computes_attention(tree: ast.AST) -> bool:
     """It calls torch's kernel, or has both a softmax and a product of matrices."""
     called = called_in(tree)
     multiplies = bool(called & PRODUCTS) or any(
-        isinstance(node, ast.BinOp) and isinstance(node.op, ast.MatMult) for node in ast.walk(tree)
+        isinstance(node, ast.BinOp) and isinstance(node.op, ast.MatMult) for node in nodes(tree)
     )
     return "scaled_dot_product_attention" in called or ("softmax" in called and multiplies)
 
@@ -142,7 +154,7 @@ def graph(files: dict[str, str]) -> dict[str, set[str]]:
     """Module → modules of these files that it imports: at its top, in a function, or for a type
     checker alone."""
     modules = {
-        file.removesuffix(".py").replace("/", ".").removesuffix(".__init__"): ast.parse(source)
+        file.removesuffix(".py").replace("/", ".").removesuffix(".__init__"): parsed(source)
         for file, source in files.items()
     }
     packages = {
@@ -150,7 +162,7 @@ def graph(files: dict[str, str]) -> dict[str, set[str]]:
     }
     found: dict[str, set[str]] = {module: set() for module in modules}
     for module, tree in modules.items():
-        for node in ast.walk(tree):
+        for node in nodes(tree):
             match node:
                 case ast.Import(names=names):
                     found[module] |= {alias.name for alias in names}
@@ -197,7 +209,7 @@ def test_no_files_import_each_other_in_a_circle():
 def forbidden_folders(file: str, source: str) -> set[str]:
     """The folders beside the package that a file imports and may not."""
     own, imported = file.split("/")[0], set[str]()
-    for node in ast.walk(ast.parse(source)):
+    for node in nodes(parsed(source)):
         if isinstance(node, ast.Import):
             imported |= {alias.name.split(".")[0] for alias in node.names}
         elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
@@ -236,11 +248,11 @@ SPEAK_OF_FLAGS = ("cli/", "course/", "doctor/")
 
 def flags(source: str) -> list[str]:
     """Texts of a file that speak the command line's language; explanations may."""
-    tree = ast.parse(source)
-    explained = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr)}
+    tree = parsed(source)
+    explained = {id(node.value) for node in nodes(tree) if isinstance(node, ast.Expr)}
     return [
         node.value
-        for node in ast.walk(tree)
+        for node in nodes(tree)
         if isinstance(node, ast.Constant) and isinstance(node.value, str)
         if id(node) not in explained and FLAG.search(node.value)
         if not OTHER_PROGRAMS.search(node.value)
@@ -271,7 +283,7 @@ def test_every_file_keeps_the_rules_of_its_package():
 def public_types(source: str) -> list[str]:
     """Classes and named types of a module: `class Batch`, `Row = tuple[…]`."""
     found: list[str] = []
-    for node in ast.parse(source).body:
+    for node in parsed(source).body:
         match node:
             case ast.ClassDef(name=name):
                 found.append(name)
@@ -342,7 +354,7 @@ def test_nothing_but_the_command_line_imports_the_command_line():
     importers = [
         file
         for file, source in FILES.items()
-        if any(package_of(module) == "cli" for module in imports(ast.parse(source)))
+        if any(package_of(module) == "cli" for module in imports(parsed(source)))
     ]
     assert {file.split("/")[0] for file in importers} <= {"cli", "__main__.py"}
     assert "__main__.py" in importers

@@ -138,6 +138,7 @@ def test_output_on_a_full_disk_is_one_line_and_exit_code_2():
     assert run.stderr == "clearhead: the disk is full; free some space and run again\n"
 
 
+@pytest.mark.slow
 def test_a_verb_that_writes_files_outlives_its_terminal(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):

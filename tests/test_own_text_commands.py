@@ -148,6 +148,7 @@ def test_pairs_are_not_masked(here: Path, capsys):
     assert "--masked learns from texts, but these are pairs; give" in capsys.readouterr().err
 
 
+@pytest.mark.slow
 def test_a_model_of_ones_own_is_trained_further_on_longer_text(here: Path, capsys):
     assert main(PAIRS) == 0
     trained()
@@ -169,6 +170,7 @@ def test_a_model_of_ones_own_is_trained_further_on_longer_text(here: Path, capsy
     assert valid and all("first_loss" in line for line in valid)
 
 
+@pytest.mark.slow
 def test_without_its_text_a_model_rehearses_its_own_translations(
     translator: Path, monkeypatch: pytest.MonkeyPatch, capsys
 ):

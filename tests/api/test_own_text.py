@@ -54,6 +54,7 @@ def rows(recipe: ch.Recipe) -> list[dict[str, str]]:
     return [json.loads(line) for line in Path(file).read_text("utf-8").splitlines()]
 
 
+@pytest.mark.slow
 def test_lists_generators_and_frames_give_the_same_recipe(here: Path):
     by_list = ch.recipe_for(text=ch.OwnText.pairs(PAIRS), minutes=1)
     assert rows(by_list)[0] == {"source": "number 0\nline two", "target": "Zahl 0"}

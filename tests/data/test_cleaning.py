@@ -81,6 +81,7 @@ def test_every_planted_defect_is_found_and_little_else(name: str):
         assert found["precision"] >= PRECISION, f"{kind}: {found}"
 
 
+@pytest.mark.slow
 def test_what_is_removed_is_listed_and_nothing_else_is(tmp_path: Path):
     lines, files = damaged_captions(tmp_path, 800)
     config = config_of(files, clean=DEFECTS)

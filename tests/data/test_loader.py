@@ -17,6 +17,7 @@ from clearhead.data.batches import IGNORED, NO_DOCUMENT, Batch, Corruption, Pair
 from clearhead.data.corpus import Corpus
 from clearhead.data.loader import Loader
 from clearhead.errors import ConfigError, DataError
+from tests.drawing import draws
 
 Corpora = Callable[[str], Corpus]
 KINDS = ("pairs", "reserved", "joined", "text", "packed", "masked", "labelled", "classes")
@@ -91,7 +92,7 @@ def test_worker_processes_change_nothing(corpora: Corpora, kind: str, workers: i
     assert found == [plain(batch) for batch in islice(Loader(corpus, config), 30)]
 
 
-@settings(max_examples=60)
+@settings(max_examples=draws(20, nightly=60))
 @given(
     kind=st.sampled_from(KINDS),
     stop=st.integers(0, 90),

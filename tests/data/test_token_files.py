@@ -36,6 +36,7 @@ def test_tokens_take_two_bytes_while_they_suffice(tmp_path: Path, vocab_size: in
     assert file.tokens.tolist() == [vocab_size - 1]
 
 
+@pytest.mark.slow
 @given(files=st.lists(DOCUMENTS, min_size=1, max_size=4), data=st.data())
 def test_many_files_read_as_one(
     tmp_path_factory: pytest.TempPathFactory, files: list[list[list[int]]], data: st.DataObject

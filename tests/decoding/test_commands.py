@@ -77,6 +77,7 @@ def start(*arguments: object) -> subprocess.Popen[bytes]:
     )
 
 
+@pytest.mark.slow
 def test_a_line_in_is_a_line_out_in_order_and_empty_lines_stay(
     folder: Path, tmp_path: Path, inside
 ):

@@ -91,6 +91,7 @@ def test_a_memory_has_no_tags_of_other_entries(tmp_path: Path):
     assert (filled.remembered, len(filled.open)) == (0, 1)
 
 
+@pytest.mark.slow
 def test_a_run_keeps_every_element(run: ch.TrainedRun, tmp_path: Path):
     chance = random.Random(4)
     parts = [

@@ -59,6 +59,7 @@ def test_recompute_keeps_only_the_stream_of_each_layer():
     assert kept.per_layer == 4 * 3 * 40 * MODEL.d_model
 
 
+@pytest.mark.slow
 def test_a_long_text_is_not_traced_and_takes_what_a_trace_finds(monkeypatch):
     model = replace(MODEL, positions="rotary", max_length=192)
     train = replace(TRAIN, loss_chunk=16)

@@ -172,6 +172,7 @@ def test_the_tour_runs_no_code_of_its_folder(
     assert not note.exists()
 
 
+@pytest.mark.slow
 def test_a_check_runs_the_exercise_and_nothing_else_of_the_folder(received: tuple[Path, Path]):
     folder, note = received
     learner = LearnFolder.make(folder, "en")

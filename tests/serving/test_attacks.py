@@ -306,7 +306,7 @@ def test_no_client_removes_the_files_of_others(guarded: RunningServer):
     assert guarded.ask(mine) == (200, "two")
 
 
-@pytest.mark.parametrize("keys", ["", " , "])
+@pytest.mark.parametrize("keys", [pytest.param("", marks=pytest.mark.slow), " , "])
 def test_a_list_without_keys_is_an_error_and_no_open_server(models: Path, keys: str):
     environment = {**os.environ, "CLEARHEAD_API_KEYS": keys}
     command = [sys.executable, "-m", "clearhead", "serve", models / "random-de-zh", "--port", "0"]

@@ -45,6 +45,7 @@ def test_a_run_leaves_a_recipe_a_log_numbers_checkpoints_and_a_model(trained: Pa
     assert read_description(trained / "model").ids.eos == text.tokenizers["text"].eos_id
 
 
+@pytest.mark.slow
 def test_a_finished_run_says_so_and_can_be_made_longer(trained: Path, text: Corpus, capsys):
     where = [str(trained / "recipe.toml"), "--prepared", str(text.folder), "--folder", str(trained)]
     assert main(["train", *where]) == 0

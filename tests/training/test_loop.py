@@ -226,6 +226,7 @@ def test_the_average_of_checkpoints_is_their_mean(text: Corpus, tmp_path: Path):
         torch.testing.assert_close(tensor.double(), mean, atol=1e-8, rtol=1e-6)
 
 
+@pytest.mark.slow
 def test_an_average_is_published_unless_the_last_weights_are_better(text: Corpus, tmp_path: Path):
     """A model that learns quickly has left its early checkpoints far behind."""
     recipe = with_train(
@@ -274,7 +275,7 @@ def test_the_last_step_is_validated_before_the_best_is_chosen(text: Corpus, tmp_
     for limit in ({"steps": 5}, {"steps": 500, "epochs": 1}):
         values = iter([3.0, 2.0, *[1.0] * 500])
         recipe = with_train(
-            TEXT, **limit, validate_every=2, save_every=1, publish="best", metric="mine"
+            TEXT, **limit, validate_every=2, save_every=2, publish="best", metric="mine"
         )
         folder = tmp_path / str(limit["steps"])
         trained = go(recipe, text, folder, measure=lambda _, v=values: {"mine": next(v)})
