@@ -22,8 +22,8 @@ HEADINGS = {
         ("model", "clients", "sentences per core second", "of CTranslate2 alone", "p50", "p95",
          "p99", "memory"),
         ("model", "sentences per core second", "cores", "workers' memory"),
-        ("model", "the long request", "single sentences alone: p50", "p99", "during it: p50", "p99",
-         "p99, times that alone"),
+        ("model", "the long request", "single sentences alone: p50", "p99",
+         "with the long request: p50", "p99", "ratio of the two p99"),
         "No figures yet: `python -m benchmarks.serve load` and `fair NAME=MODEL` measure them.\n",
     ),
     "zh": (
