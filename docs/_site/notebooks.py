@@ -12,12 +12,13 @@ from sphinx.application import Sphinx
 CODE = re.compile(r"^```python\n(.*?)^```\n", flags=re.M | re.S)
 OUTPUT = re.compile(r"\A\s*```text\n(.*?)^```\n", flags=re.M | re.S)
 MARK = re.compile(r"^<!-- code: .*? -->\n", flags=re.M)
+FOLD = re.compile(r"^<details><summary>(.*?)</summary>\n(.*?)^</details>\n", flags=re.M | re.S)
 PICTURE = re.compile(r"!\[([^\]]*)\]\((\S+?\.svg)\)")
 
 
 def as_notebook(page: Path) -> dict[str, Any]:
     """The page in the format of Jupyter. What a cell prints on the page is its output."""
-    text = page.read_text(encoding="utf-8")
+    text = FOLD.sub(_without_fold, page.read_text(encoding="utf-8"))
     cells: list[dict[str, Any]] = []
     for number, piece in enumerate(CODE.split(text)):
         if number % 2:
@@ -35,6 +36,11 @@ def as_notebook(page: Path) -> dict[str, Any]:
             cells.append({"id": f"cell-{number}", "metadata": {}, "source": lines, **content})
     kernel = {"display_name": "Python 3", "language": "python", "name": "python3"}
     return {"cells": cells, "metadata": {"kernelspec": kernel}, "nbformat": 4, "nbformat_minor": 5}
+
+
+def _without_fold(fold: re.Match[str]) -> str:
+    """A fold around a code cell would begin in one cell and end in another."""
+    return f"**{fold[1]}**\n{fold[2]}" if CODE.search(fold[2]) else fold[0]
 
 
 def _inside(words: str, picture: Path) -> str:

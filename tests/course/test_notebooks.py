@@ -29,7 +29,9 @@ def test_a_chapter_is_a_notebook_with_its_code_and_its_pictures(page: Path, note
     assert made["nbformat"] == 4
     code = ["".join(c["source"]) for c in made["cells"] if c["cell_type"] == "code"]
     assert code == [b.strip() for b in re.findall(r"^```python\n(.*?)^```", text, re.M | re.S)]
-    prose = "".join("".join(c["source"]) for c in made["cells"] if c["cell_type"] == "markdown")
+    texts = ["".join(c["source"]) for c in made["cells"] if c["cell_type"] == "markdown"]
+    assert all(cell.count("<details>") == cell.count("</details>") for cell in texts)
+    prose = "".join(texts)
     assert "<!-- code:" not in prose
     outputs = ["".join(c["outputs"][0]["text"]) for c in made["cells"] if c.get("outputs")]
     assert outputs == re.findall(
