@@ -291,6 +291,18 @@ def test_the_next_exercise_is_that_of_the_next_chapter(folder: Path):
     assert learn.before(COURSE_ORDER[0]) is None
 
 
+def test_whoever_passes_a_later_exercise_continues_after_it(folder: Path):
+    """The first route through the course leaves exercise 19 out."""
+    state = LearnState.read(folder)
+    state.current = "19_specimen"
+    state.write(folder)
+    solve(folder, "loss", "attention")
+    assert main(["learn", "check", "08"]) == 0
+    assert LearnState.read(folder).current == "12_adamw"
+    assert main(["learn", "check", "01"]) == 0
+    assert LearnState.read(folder).current == "12_adamw"
+
+
 @pytest.mark.parametrize("language", LANGUAGES)
 def test_the_pages_and_the_list_have_the_exercises_in_this_order(
     folder: Path, capsys: pytest.CaptureFixture[str], language: LearnLanguage

@@ -122,8 +122,9 @@ def _check(folder: LearnFolder, arguments: argparse.Namespace) -> int:
             print(tell_passed(folder, exercise, verdict.n_checks, watching=False))
         cannot_run = verdict.trouble in ("syntax", "crash", "time", "missing")
         status = max(status, 0 if verdict.complete else 2 if cannot_run else 1)
-    if not arguments.all and status == 0 and chosen[0] is folder.current:
-        move_on(folder)
+    # Whoever passes a later exercise has skipped those before it.
+    if not arguments.all and status == 0 and folder.is_not_before_current(chosen[0]):
+        move_on(folder, chosen[0])
     return status
 
 

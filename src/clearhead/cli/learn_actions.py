@@ -7,10 +7,10 @@ from clearhead.course.state import spare_name
 from clearhead.course.telling import wrap
 
 
-def move_on(folder: LearnFolder) -> None:
-    """The current exercise is the next that has not passed."""
+def move_on(folder: LearnFolder, passed: Exercise | None = None) -> None:
+    """The current exercise is the next that has not passed, after the current one or `passed`."""
     folder.read_again()
-    if (following := folder.next_after(folder.current)) is not None:
+    if (following := folder.next_after(passed or folder.current)) is not None:
         folder.state.current = following.name
         folder.save()
 

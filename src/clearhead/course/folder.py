@@ -107,6 +107,10 @@ class LearnFolder:
         index = COURSE_ORDER.index(exercise)
         return COURSE_ORDER[index - 1] if index else None
 
+    def is_not_before_current(self, exercise: Exercise) -> bool:
+        """Whether this is the current exercise or one further on in the course."""
+        return COURSE_ORDER.index(exercise) >= COURSE_ORDER.index(self.current)
+
     def next_after(self, exercise: Exercise) -> Exercise | None:
         """The next exercise of the course that has not passed; None at the end."""
         index = COURSE_ORDER.index(exercise)
