@@ -7,7 +7,7 @@
     词元      a b c d a b c d
     看向              1 2 3 4        查询是 4、5、6、7
 
-前词头（previous-token head）从第一个以外的每个词元，看向它前面的那个。
+前一词元头（previous-token head）从第一个以外的每个词元，看向它前面的那个。
 
 把每个 blank() 换成你的代码并保存。检查：clearhead learn check
 """
@@ -41,6 +41,6 @@ def previous_scores(weights: Tensor) -> Tensor:
 def find_circuit(
     layers: Sequence[Tensor], period: int, threshold: float
 ) -> list[tuple[tuple[int, int], tuple[int, int]]]:
-    """各层的权重，从第一层起 → 所有这样的一对：一个前词头，和一个在*更后面*的层里的归纳头，两者的
-    得分都超过 threshold。头写作 (层, 头)。两个得分的乘积大的排在前面。没有相等的乘积"""
+    """各层的权重，从第一层起 → 所有这样的一对：一个前一词元头，和一个在*更后面*的层里的归纳头，两者
+    的得分都超过 threshold。头写作 (层, 头)。两个得分的乘积大的排在前面。没有相等的乘积"""
     return blank()
