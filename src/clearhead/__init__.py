@@ -80,11 +80,11 @@ _HOMES = {
     "train": "clearhead.api.training",
     "training_plan": "clearhead.api.training",
 }
-"""Each public name and its module, which is imported when the name is first asked for, so that
-`import clearhead`, and with it every command's help, is instant. `__init__.pyi` says the same to a
-type checker; a test compares the two."""
+"""Each public name and its module. A module is imported when its name is first used, so that
+`import clearhead` and the help of every command are instant. `__init__.pyi` lists the same names
+for type checkers; a test compares the two files."""
 _MOVED = dict.fromkeys(("add", "change", "multiply", "names", "put", "zero"), "edit")
-"""Names of 0.2 that version 0.3 still has, with a warning."""
+"""Names of version 0.2 that still work in version 0.3, with a warning."""
 __all__ = sorted(_HOMES)  # pyright: ignore[reportUnsupportedDunderAll]
 
 

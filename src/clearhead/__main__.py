@@ -1,5 +1,6 @@
-"""`python -P -m clearhead` is the same as `clearhead`, for torchrun and for doubtful PATHs. Without
--P (for torchrun: PYTHONSAFEPATH=1), Python runs modules of the current folder."""
+"""`python -P -m clearhead` runs the command `clearhead`: use it with torchrun, or if the PATH may
+be wrong. Without -P (with torchrun: PYTHONSAFEPATH=1), Python imports modules from the current
+folder."""
 
 import sys
 

@@ -1,4 +1,4 @@
-"""Everything that clearhead reads from its process: the only file that reads `os.environ`."""
+"""Reads everything that clearhead takes from its process. No other file reads `os.environ`."""
 
 import ctypes
 import itertools
@@ -14,7 +14,7 @@ from clearhead.errors import ClearheadError, ConfigError
 
 
 def data_folder() -> Path:
-    """The folder of the big corpora: the setting CLEARHEAD_DATA."""
+    """Return the folder that holds the large corpora (CLEARHEAD_DATA)."""
     value = os.environ.get("CLEARHEAD_DATA")
     if not value:
         raise ClearheadError(
@@ -25,8 +25,8 @@ def data_folder() -> Path:
 
 
 def cache_folder() -> Path:
-    """The folder for files that can be made again: CLEARHEAD_CACHE, or `clearhead` in the user's
-    cache directory."""
+    """Return the folder for files that can be made again: CLEARHEAD_CACHE, or `clearhead` in the
+    user's cache directory."""
     if value := os.environ.get("CLEARHEAD_CACHE"):
         return Path(value).expanduser()
     root = os.environ.get("XDG_CACHE_HOME")
@@ -34,7 +34,8 @@ def cache_folder() -> Path:
 
 
 def api_keys() -> list[str]:
-    """The keys of a server's clients: CLEARHEAD_API_KEYS, by commas; none if it is not set."""
+    """Return the keys of a server's clients from CLEARHEAD_API_KEYS, which separates them by
+    commas. There are none if the variable is not set."""
     variable = os.environ.get("CLEARHEAD_API_KEYS")
     if variable is None:
         return []
@@ -48,27 +49,27 @@ def api_keys() -> list[str]:
 
 
 def trusts_tokenizers() -> bool:
-    """Whether tokenizers are opened that could not be shown to be harmless:
-    CLEARHEAD_TRUST_TOKENIZERS=1."""
+    """Tell whether the user wants to open tokenizers that may be harmful
+    (CLEARHEAD_TRUST_TOKENIZERS=1)."""
     return os.environ.get("CLEARHEAD_TRUST_TOKENIZERS") == "1"
 
 
 def metrics_folder() -> Path | None:
-    """The folder in which the workers of a server keep their figures (prometheus-client reads the
-    variable itself); None: there is one worker."""
+    """Return the folder in which the workers of a server keep their metrics, or None if there is
+    one worker. prometheus-client reads the same variable."""
     value = os.environ.get("PROMETHEUS_MULTIPROC_DIR")
     return Path(value) if value else None
 
 
 def share_metrics(folder: Path) -> None:
-    """Shares the metrics of this process and of those that it starts; to be called before
+    """Let this process and its child processes share their metrics. Call this before
     prometheus-client is imported."""
     os.environ["PROMETHEUS_MULTIPROC_DIR"] = str(folder)
 
 
 @contextmanager
 def variables(**changes: str) -> Iterator[None]:
-    """Inside the block, these environment variables have these values."""
+    """Set environment variables inside the block, and restore them afterwards."""
     before = {name: os.environ.get(name) for name in changes}
     os.environ.update(changes)
     try:
@@ -82,7 +83,8 @@ def variables(**changes: str) -> Iterator[None]:
 
 
 def environment_with(**changes: str) -> dict[str, str]:
-    """A copy of this process's environment variables for a child process, with `changes` made."""
+    """Copy this process's environment variables for a child process, and apply `changes` to the
+    copy."""
     return {**os.environ, **changes}
 
 
@@ -90,9 +92,9 @@ def keep_freed_memory() -> bool:
     """Tell glibc to keep large freed buffers instead of returning them to the kernel.
 
     A training step on the CPU allocates and frees the same large buffers again and again; by
-    default glibc maps and unmaps them each time, and the page faults cost a small model 5 to 40%
-    of a step, depending on the machine. Returns whether the allocator took the setting (False where
-    it is not glibc).
+    default glibc maps and unmaps them each time, and the page faults cost a small model 5 to 40% of
+    a step, depending on the machine. Returns whether the allocator accepted the setting: False if
+    the C library is not glibc.
     """
     m_trim_threshold, m_mmap_threshold = -1, -3  # from glibc's malloc.h
     largest = 2**31 - 1  # mallopt takes an int
@@ -104,7 +106,7 @@ def keep_freed_memory() -> bool:
 
 
 def processor_name() -> str:
-    """The system's name for its processor."""
+    """Return the name that the operating system gives the processor."""
     try:
         lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
     except OSError:
@@ -113,7 +115,8 @@ def processor_name() -> str:
 
 
 def one_tokenizer_thread() -> None:
-    """Tell the `tokenizers` library to leave the other cores to the other processes."""
+    """Limit the `tokenizers` library to one thread, which leaves the other cores to other
+    processes."""
     os.environ["TOKENIZERS_PARALLELISM"] = "false"
 
 
@@ -128,7 +131,7 @@ class Torchrun(NamedTuple):
 
 
 def torchrun() -> Torchrun | None:
-    """The settings of torchrun; None if torchrun did not start this process."""
+    """Return the settings of torchrun, or None if torchrun did not start this process."""
     names = ("RANK", "WORLD_SIZE", "LOCAL_RANK")
     if not all(name in os.environ for name in names):
         return None
@@ -140,8 +143,9 @@ _points_passed = itertools.count(1)
 
 
 def crash_point() -> None:
-    """Called before every write, sync and rename of a checkpoint. CLEARHEAD_CRASH_AT=n kills this
-    process at the n-th of them, as a power cut would, so that tests can try each."""
+    """Simulate a power cut. This function is called before every write, sync and rename of a
+    checkpoint; with CLEARHEAD_CRASH_AT=n, the n-th call kills this process, so that tests can try
+    each of them."""
     crash_at = os.environ.get("CLEARHEAD_CRASH_AT")
     if crash_at is not None and next(_points_passed) == int(crash_at):
         os.kill(os.getpid(), signal.SIGKILL)

@@ -1,5 +1,5 @@
-"""Files that are written whole or not at all, locks, and folders that may come from somebody
-else."""
+"""Writes files whole or not at all, takes locks, and refuses harmful entries in folders from
+others."""
 
 import errno
 import hashlib
@@ -27,24 +27,24 @@ PARTIAL = ".part"
 PARTIAL_NAME = rf"\.[0-9a-f]{{16}}{re.escape(PARTIAL)}"
 """The pattern of what `NewFile` adds to a name."""
 _PLAIN = getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_BINARY", 0)  # Unix; Windows
-_MODE = 0o644  # less what the umask takes away
+_MODE = 0o644  # minus the bits that the umask removes
 
 
 class NewFile:
-    """A file that is written beside its place, and takes its name (`path`) when `finish` has
-    brought every byte to the disk. What stood there before stays until then. As a context manager
-    it finishes at the end, or leaves nothing after an error."""
+    """A file that is written under a temporary name beside `path`. `finish` syncs every byte to the
+    disk and then renames the file to `path`; an older file at `path` stays until then. As a context
+    manager, it finishes at the end of the block, or leaves nothing after an error."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
         refuse_folder(path)
-        # A new file under an unpredictable name, as mkstemp makes it, except for its mode:
-        # mkstemp's files can be read by their owner only, whatever the umask says.
+        # The file is made like mkstemp's, under an unpredictable name, but with the mode that the
+        # umask allows: only the owner could read a file of mkstemp's.
         self.beside = path.with_name(f"{path.name}.{secrets.token_hex(8)}{PARTIAL}")
         flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | _PLAIN
         try:
             descriptor = os.open(self.beside, flags, _MODE)
-        except OSError as error:  # which names a file that nobody knows
+        except OSError as error:  # which would name the temporary file, unknown to the user
             raise OSError(error.errno, error.strerror, str(path)) from None
         self._file = os.fdopen(descriptor, "wb")
 
@@ -83,13 +83,14 @@ class NewFile:
 
 
 def write_whole(path: Path, content: str | bytes) -> None:
-    """Writes a file atomically: it has the old content or the new one, never a part."""
+    """Write a file atomically: it has either the old content or the new content, never a part of
+    it."""
     with NewFile(path) as file:
         file.write(content.encode() if isinstance(content, str) else content)
 
 
 def sha256_of(path: Path) -> str:
-    """The sha256 of a file's bytes."""
+    """Return the sha256 of a file's bytes."""
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
@@ -98,7 +99,7 @@ def sync(path: Path) -> None:
     """Syncs a file's bytes, or the names in a folder, to the disk; without it, a power cut may undo
     a rename."""
     is_folder = path.is_dir()
-    if os.name == "nt" and is_folder:  # names need no syncing there
+    if os.name == "nt" and is_folder:  # Windows needs no sync of names
         return
     handle = os.open(path, os.O_RDONLY if is_folder else os.O_RDWR)  # Windows syncs what may write
     try:
@@ -108,8 +109,8 @@ def sync(path: Path) -> None:
 
 
 def open_plain(path: Path, flags: int) -> int:
-    """A descriptor of a file that is changed in its place: of the file itself, never of a file that
-    a link in its place points to, nor of one that has another name."""
+    """Open a file that is to be changed in place, and return its descriptor. A symbolic link is
+    refused, and so is a file that has a second name (a hard link)."""
     refuse_link(path)
     refuse_folder(path)
     descriptor = os.open(path, flags & ~os.O_TRUNC | _PLAIN, _MODE)
@@ -124,7 +125,7 @@ def open_plain(path: Path, flags: int) -> int:
 
 
 def refuse_folder(path: Path) -> None:
-    """Raises if a folder stands in place of a file."""
+    """Raises if the path is a folder, where a file should be."""
     if path.is_dir():
         raise FolderError(f"{path} is a folder where a file should be; rename it or remove it")
 
@@ -165,8 +166,9 @@ def refuse_unusual(folder: Path) -> None:
 
 @contextmanager
 def locked(path: Path, refusal: str) -> Iterator[None]:
-    """One process holds the lock at a time; others are refused. It dies with its holder."""
-    refuse_link(path)  # filelock would say no more than "too many levels of symbolic links"
+    """Hold a lock that one process at a time can hold; others are refused. The lock ends with the
+    process that holds it."""
+    refuse_link(path)  # filelock would only report "too many levels of symbolic links"
     if path.exists():
         _refuse_hard_link(path, path.stat())  # some versions of filelock empty the file
     lock = FileLock(path)
@@ -182,9 +184,9 @@ def locked(path: Path, refusal: str) -> Iterator[None]:
 
 @contextmanager
 def folder_beside(target: Path) -> Iterator[Path]:
-    """A new hidden folder beside a place, for what will get that name. What is left of it at the
-    end is removed; what a process that was killed has left, when the next one starts (but not on
-    Windows, nor on disks without locks)."""
+    """Make a hidden folder beside `path`, in which files are prepared before they get that name.
+    The folder is removed at the end of the block. If a process is killed before that, the next
+    process removes its folder (but not on Windows, nor on disks without locks)."""
     prefix, parent = f".{target.name}.unfinished-", target.parent
     try:
         parent.mkdir(parents=True, exist_ok=True)
@@ -208,7 +210,7 @@ def _new_folder(prefix: str, parent: Path) -> tuple[Path, int | None]:
         folder = Path(tempfile.mkdtemp(prefix=prefix, dir=parent))
         try:
             return folder, _hold(folder)
-        except (BlockingIOError, FileNotFoundError):  # another process came between, to remove it
+        except (BlockingIOError, FileNotFoundError):  # another process has just removed it
             continue
         except OSError:
             return folder, None
@@ -217,15 +219,15 @@ def _new_folder(prefix: str, parent: Path) -> tuple[Path, int | None]:
 def _remove_if_left(folder: Path) -> None:
     try:
         held = _hold(folder)
-    except OSError:  # its process works on it; or it is a link or a file
+    except OSError:  # its process is still running, or this is a link or a file
         return
     shutil.rmtree(folder, ignore_errors=True)
     os.close(held)
 
 
 def _hold(folder: Path) -> int:
-    """A descriptor by which this process has the folder for itself, under any name, until it is
-    closed or the process is killed."""
+    """Lock the folder for this process, and return its descriptor. The lock follows the folder when
+    it is renamed, and ends when the descriptor is closed or the process is killed."""
     if fcntl is None:
         raise OSError(errno.ENOTSUP, "folders cannot be locked here", str(folder))
     descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)

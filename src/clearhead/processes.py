@@ -1,9 +1,10 @@
-"""How clearhead starts a process, so that no code of the current folder is run.
+"""Starts processes in such a way that no code in the current folder is run.
 
 `python -m` and `python -c` look for modules in the current folder first, before the standard
-library, and multiprocessing starts its processes with `python -c`. A json.py in a folder that
-somebody sent would be run. Python's safe path (`-P`, or PYTHONSAFEPATH) leaves that folder out.
-`tests/security/test_processes.py` finds every start of a process that goes another way."""
+library, and multiprocessing starts its processes with `python -c`. A file json.py in a folder that
+somebody sent would therefore be run. Python's safe path (`-P`, or PYTHONSAFEPATH) leaves that
+folder out. `tests/security/test_processes.py` finds every process that is started in another
+way."""
 
 import shutil
 import subprocess
@@ -20,7 +21,7 @@ ChildStream = int | IO[bytes] | None
 """A stream that `subprocess.Popen` takes."""
 _lock = threading.Lock()
 _changes = ExitStack()
-_n_open = 0  # blocks of `starting_processes`, which may overlap in several threads
+_n_open = 0  # number of open `starting_processes` blocks, which may overlap in several threads
 
 
 def start_module(
@@ -47,8 +48,8 @@ def start_module(
 
 @contextmanager
 def starting_processes() -> Iterator[None]:
-    """Inside the block, what multiprocessing starts (workers, a fork server, the process that
-    tracks semaphores) has the safe path, and does not run the main script again."""
+    """Inside the block, every process that multiprocessing starts (a worker, a fork server, the
+    process that tracks semaphores) uses the safe path and does not run the main script again."""
     global _n_open
     with _lock:
         if _n_open == 0:
@@ -66,8 +67,9 @@ def starting_processes() -> Iterator[None]:
 
 @contextmanager
 def _main_is_left_alone() -> Iterator[None]:
-    """A spawned process runs the main script again, to find what was defined there. Workers need
-    nothing of it, and a script without `if __name__ == "__main__":` would start itself again."""
+    """Keep spawned processes from running the main script again. They would do so to find what the
+    script defines; workers need none of that, and a script without `if __name__ == "__main__":`
+    would start itself again and again."""
     main = sys.modules["__main__"]
     names = ("__file__", "__spec__")
     hidden = {name: getattr(main, name) for name in names if hasattr(main, name)}
@@ -81,7 +83,7 @@ def _main_is_left_alone() -> Iterator[None]:
 
 
 def output_of(program: str, *arguments: str) -> str:
-    """What another program prints; "" if it fails or is not installed."""
+    """Return what another program prints, or "" if it fails or is not installed."""
     path = shutil.which(program)
     # Windows looks in the current folder before it looks at the PATH.
     if path is None or Path(path).resolve().parent == Path.cwd():

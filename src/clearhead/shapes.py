@@ -1,9 +1,9 @@
 """Array types for signatures, and the names of their dimensions.
 
     batch    sequences side by side
-    length   tokens of one sequence; query and key where two sequences meet
+    length   tokens of one sequence; `query` and `key` if there are two sequences
     d_model  the width of the residual stream
-    heads    attention heads; kv_heads where keys and values have fewer of them
+    heads    attention heads; `kv_heads` if keys and values have fewer heads
     d_head   the width of one head
 
 A name that starts with `*` stands for any number of dimensions, `#` for one that may be 1 and
@@ -14,7 +14,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 Tokens = Int[Tensor, "batch length"]
-Positions = Int[Tensor, "#batch length"]  # one row serves all where no sequence is padded
+Positions = Int[Tensor, "#batch length"]  # a single row if no sequence is padded
 Real = Bool[Tensor, "batch length"]  # True: a token; False: padding
 Stream = Float[Tensor, "batch length d_model"]
 Logits = Float[Tensor, "batch length vocab"]

@@ -1,4 +1,4 @@
-"""What a run is made of, as inert data: frozen, keyword-only, checked on construction."""
+"""The settings of a run as inert data: frozen, keyword-only, and checked on construction."""
 
 from clearhead.config.batches import BatchConfig
 from clearhead.config.data import DataConfig

@@ -1,4 +1,4 @@
-"""Batches as inert data: all settings that decide what step n reads from prepared token files."""
+"""The settings that decide which tokens step n reads from the prepared token files."""
 
 from dataclasses import dataclass
 from typing import Literal
@@ -19,15 +19,16 @@ class BatchConfig:
     """Language models: "stream" cuts samples from one long row of tokens, "documents" packs whole
     documents into rows. Pairs: "joined" puts source and target into one row, for a decoder."""
     length: int = 256
-    """Tokens of a row (language models)."""
+    """Number of tokens in a row (language models)."""
     batch_size: int = 64
-    """Rows of a global batch (language models)."""
+    """Number of rows in a global batch (language models)."""
     batch_tokens: int = 4096
-    """Positions of a global batch, padding included (classification, and pairs: counted on each
-    side, or over joined rows)."""
+    """Number of positions in a global batch, padding included (classification and pairs). For
+    pairs, the number applies to each side, or to the joined rows."""
     window: int = 32_768
-    """Samples that are sorted by length together (pairs, classification, packed documents). A
-    larger window means less padding and more memory, which does not depend on the corpus."""
+    """Number of samples that are sorted by length together (pairs, classification, packed
+    documents). A larger window means less padding but more memory. The memory does not depend on
+    the size of the corpus."""
     p_mask: float = 0.15
     """Share of tokens that a masked language model has to predict."""
 

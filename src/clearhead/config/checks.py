@@ -10,7 +10,7 @@ from typing import Any, get_args, get_origin, get_type_hints
 from clearhead.errors import ConfigError, InputError, nearest
 
 MOST = 2**62
-"""No setting is as large. torch and numpy count in 64 bits."""
+"""Every whole number in a setting must be below this: torch and numpy count in 64 bits."""
 
 
 @cache
@@ -19,7 +19,8 @@ def _hints(kind: type) -> dict[str, Any]:
 
 
 def check_choices(config: object) -> None:
-    """Every field annotated with a Literal holds one of its words; booleans are booleans."""
+    """Raises unless every field that is annotated with a Literal holds one of its words, and
+    numbers, strings and lists have the types of their fields."""
     hints = _hints(type(config))
     for field in fields(config):  # pyright: ignore[reportArgumentType]
         value, hint = getattr(config, field.name), hints[field.name]
@@ -41,7 +42,8 @@ def check_choices(config: object) -> None:
 
 
 def _check_texts(name: str, value: object) -> None:
-    """A string is a sequence too, of its letters."""
+    """Raises if a list of strings was given as one string, which Python would read letter by
+    letter."""
     if isinstance(value, str | PurePath):
         raise ConfigError(name, value, "is one string", f"give a list: [{str(value)!r}]")
     if isinstance(value, Iterable) and any(isinstance(item, PurePath) for item in value):
@@ -49,7 +51,7 @@ def _check_texts(name: str, value: object) -> None:
 
 
 def _refuse_others_numbers(name: str, value: object) -> None:
-    """A number of numpy or torch would be written into no recipe."""
+    """Raises for a number of numpy or torch, which a recipe could not store."""
     if not isinstance(value, int | float) and getattr(value, "ndim", 1) == 0:
         rule = f"is a number of {type(value).__module__}, not of Python"
         raise ConfigError(name, value, rule, f"try {name}={value.item()!r}")  # type: ignore[attr-defined]
@@ -98,8 +100,9 @@ def check_labels(labels: tuple[str, ...]) -> None:
 
 
 def nearest_divisor(of: int, to: int) -> int:
-    """The divisor of `of` that is nearest to `to`, the smaller of two; 1 where none is near. It
-    only serves a message, and the numbers may be as large as somebody cared to write."""
+    """Return the divisor of `of` that is nearest to `to`: the smaller one if two are equally near,
+    and 1 if none is near. Only a message shows it. The search is bounded because users may write
+    numbers of any size."""
     to = min(to, of)
     for distance in range(10_000):
         for n in (to - distance, to + distance):
@@ -109,7 +112,8 @@ def nearest_divisor(of: int, to: int) -> int:
 
 
 def user_path(path: str | Path) -> Path:
-    """A path as users write it: ~ is the folder of a user, or part of a name."""
+    """Expand a path that starts with ~ (a user's own folder), unless ~ is part of a file's
+    name."""
     try:
         return Path(path).expanduser()
     except RuntimeError:  # there is no such user
@@ -117,7 +121,7 @@ def user_path(path: str | Path) -> Path:
 
 
 def as_path(name: str, path: str | Path | None, default: Path | None = None) -> Path:
-    """A path of the user's, who may give it as a string."""
+    """Convert what the user gave, a string or a path, to a path."""
     if path is None and default is not None:
         return default
     if not isinstance(path, str | Path) or not str(path):

@@ -1,5 +1,5 @@
-"""Text as inert data: which files, what is clean enough, which tokenizer. Every setting that
-decides the bytes of the prepared token files is here, and no other setting."""
+"""The settings of the text: its files, which defects are removed, and the tokenizer. This file
+holds every setting that decides the bytes of the prepared token files, and no other setting."""
 
 import math
 from dataclasses import dataclass
@@ -27,16 +27,16 @@ DEFECTS: tuple[Defect, ...] = get_args(Defect)
 SPLITS = ("train", "valid", "test")
 N_BYTES = 256  # every byte-level vocabulary holds them all
 MOST_TOKENS = 2**20
-"""The highest number of tokens in a new vocabulary: the trainer of tokenizers reserves memory for
-all of them, and the process ends if there is not enough."""
+"""The highest number of tokens in a new vocabulary. The trainer of the tokenizer reserves memory
+for all of them at once, and the process ends if there is not enough memory."""
 MAX_PLACEHOLDERS = 1024
 TERM_TOKENS = ("<term-start>", "<term-target>", "<term-end>")
 """The reserved tokens around a term of a source: before it, before its translation, and after."""
 
 
 def label_token(label: str) -> str:
-    """The token that a new tokenizer uses for a label. Never the word itself: other software finds
-    control tokens in text, and would read the word as the label."""
+    """Return the token that a new tokenizer uses for a label. It is never the word itself, because
+    other software finds control tokens in text and would read the word as the label."""
     return f"<{label}>"
 
 
@@ -47,15 +47,15 @@ def placeholder_token(number: int) -> str:
 
 @dataclass(frozen=True, kw_only=True)
 class DataConfig:
-    """Where the text is and how it becomes token files."""
+    """Settings that say where the text is and how it becomes token files."""
 
     task: Task = "language-model"
     """What the model learns: "pairs" (source to target), "language-model" (the next token),
     "masked-lm" (hidden tokens) or "classification" (a label for a text)."""
     format: Format = "text"
     """How files are read. "text": plain text. "parallel": line n of one file belongs to line n of
-    the other. "labelled": a file for each label. "tsv", "csv", "json", "jsonl" (one object per
-    line), "parquet", "tmx": tables, see columns."""
+    the other. "labelled": one file for each label. "tsv", "csv", "json", "jsonl" (one object per
+    line), "parquet" and "tmx" are tables: see columns."""
     train: tuple[str, ...] = ()
     """Training text: files, folders or globs, absolute or below the folder CLEARHEAD_DATA. Format
     "parallel" needs two files, source and target; "labelled" needs one for each label."""
@@ -65,17 +65,20 @@ class DataConfig:
     """Test text, named like train. Empty: see held_out_test."""
     held_out: float = 0.0
     """Share of each training file that becomes the validation split: of its lines or rows, or of
-    its characters with document "file". It is the end of the file, before held_out_test."""
+    its characters with document "file". The split is taken from the end of the file, before the
+    part that held_out_test takes."""
     held_out_test: float = 0.0
-    """Share of each training file, at its very end, that becomes the test split."""
+    """Share of each training file that becomes the test split, taken from the very end of the
+    file."""
     hold_out: HoldOut = "end"
-    """Which lines are held out: "end", the last of each file; "groups", lines drawn at random such
-    that equal sentences (apart from case and punctuation) are never both in training and held
-    out."""
+    """Which lines are held out. "end": the last lines of each file. "groups": lines drawn at
+    random, in such a way that sentences that are equal apart from case and punctuation are either
+    all held out or all used for training."""
     columns: tuple[str | int, ...] = ()
-    """Tables only: numbers from 1, or names of the first line (tsv, csv); names of fields, such as
-    "translation.en" (json, jsonl, parquet), or numbers where records are lists (json, jsonl);
-    languages (tmx). One column for text, two for source and target or for text and label."""
+    """Tables only: which columns to read. Give numbers from 1 or names from the first line (tsv,
+    csv); names of fields, such as "translation.en" (json, jsonl, parquet), or numbers if the
+    records are lists (json, jsonl); or languages (tmx). A text needs one column; source and target,
+    or text and label, need two."""
     labels: tuple[str, ...] = ()
     """Classification only: every label that a text can have."""
     label_as: LabelAs = "token"
@@ -84,7 +87,8 @@ class DataConfig:
     label's token in place of a mask; a new tokenizer gets one token for each label, and a
     loaded tokenizer must have them."""
     document: DocumentUnit = "line"
-    """What ends with <eos> in plain text: each "line", or the whole "file", to its last byte."""
+    """What <eos> ends in plain text: each "line", or the whole "file", of which every byte is
+    kept."""
 
     strip: bool = True
     """Remove white space from both ends of a line or field."""
@@ -92,18 +96,19 @@ class DataConfig:
     """Kinds of invalid input that are skipped and counted: "invalid-utf8", "blank", "too-long",
     "malformed", "unequal". Any other kind is an error that names the file and the line."""
     drop: tuple[str, ...] = ()
-    """Documents (or pairs with a side) that are exactly one of these strings are left out."""
+    """Documents that are exactly one of these strings are left out, and so are pairs of which one
+    side is."""
     clean: tuple[Defect, ...] = ()
-    """Kinds of defects whose documents prepare removes, each listed in removed.tsv: "copy" (source
-    = target), "swapped", "language" (not the language of its side), "markup" (broken tags),
-    "length" (absurd ratio), "duplicate", "overlap" (also in a file that is held out). They are also
-    removed from validation and test files."""
+    """Kinds of defects. The command prepare removes every document with one of them and lists it in
+    removed.tsv: "copy" (source = target), "swapped", "language" (not the language of its side),
+    "markup" (broken tags), "length" (absurd ratio), "duplicate", "overlap" (the document is also in
+    a held-out file). Such documents are also removed from validation and test files."""
     max_bytes: int = 1 << 20
     """A line with more bytes than this is too long, so that a file without line ends cannot fill
     the memory."""
     max_tokens: int | None = None
-    """A document, or a side of a pair, with more tokens than this (<eos> included) is too long. Not
-    set: no limit."""
+    """A document or a side of a pair is too long if it has more tokens than this (<eos> included).
+    Not set: no limit."""
 
     tokenizer: TokenizerKind = "bpe"
     """Kind of tokenizer. "bpe": byte-level pieces of words. "character": one token for each
@@ -112,34 +117,34 @@ class DataConfig:
     """For tokenizer "file" only: a tokenizer.json, below CLEARHEAD_DATA or else relative to the
     current folder."""
     vocab_size: int | None = None
-    """Number of tokens of a new tokenizer; "bpe" needs it. Not set: every character that occurs in
-    the training text ("character"), or what the file holds ("file")."""
+    """Number of tokens in a new tokenizer; "bpe" needs it. Not set: "character" has one token for
+    every character of the training text, and "file" has the tokens of its file."""
     vocabularies: Vocabularies = "shared"
     """Pairs only: one tokenizer for both sides ("shared"), or one for each ("separate"), which
     cannot be exported to Hugging Face with a tokenizer."""
     normalize: Normalization = "none"
     """Unicode normalisation before tokenising: "none", "nfc" or "nfkc"."""
     special_tokens: tuple[str, ...] = ("<pad>", "<bos>", "<eos>")
-    """Padding, start, end (and, for masked-lm and classification, the mask). A new tokenizer gives
-    them the ids 0, 1, 2 (and 3); a loaded tokenizer must have them."""
+    """The tokens for padding, start and end (and, for masked-lm and classification, the mask). A
+    new tokenizer gives them the ids 0, 1, 2 (and 3); a loaded tokenizer must have them."""
     placeholders: int = 0
-    """Pairs only: number of reserved tokens that a new tokenizer has for what a translation must
-    keep, such as placeholders, tags and addresses. Each becomes one of them before tokenising, and
-    decoding gives each back exactly once. Set it to the highest number that one text has, such as
-    32; with 0 they stay text."""
+    """Pairs only: number of reserved tokens in a new tokenizer for spans that a translation must
+    keep, such as placeholders, tags and addresses. Before tokenising, each such span becomes one
+    reserved token; decoding restores each span exactly once. Set this to the highest number of
+    spans in one text, such as 32; with 0, spans stay text."""
     glossary: str | None = None
     """Pairs only: a CSV file of terms and their translations, found like tokenizer_file. Where both
     sides of a pair have a term, the source contains the translation of the term between reserved
-    tokens, so that the model learns to follow a glossary that it is given when it translates. Not
+    tokens, so that the model learns to follow the glossary that a user gives for a translation. Not
     set: the model does not learn this."""
     glossary_share: float = 0.5
-    """Share of the pairs with such terms whose source contains the translations. From the other
-    pairs, the model learns to translate terms on its own."""
+    """Among the pairs with terms, the share whose source contains the translations of the terms.
+    From the other pairs, the model learns to translate terms on its own."""
     sample_mb: int = 256
     """A new tokenizer learns from at most this many megabytes, taken from the start of each
     file."""
     shard_mb: int = 64
-    """Megabytes of text in one token file. After a crash, no more than this has to be done
+    """Megabytes of text in one token file. After a crash, at most this much text has to be encoded
     again."""
 
     def __post_init__(self) -> None:
@@ -276,7 +281,7 @@ class DataConfig:
 
     @property
     def sides(self) -> tuple[Side, ...]:
-        """What a document consists of: a text, a source and a target, or a text and a label."""
+        """The parts of a document: a text, a source and a target, or a text and a label."""
         match self.task:
             case "pairs":
                 return ("source", "target")
@@ -292,15 +297,17 @@ class DataConfig:
         return tuple(split for split, share in shares.items() if share)
 
     def paths(self, split: str) -> tuple[str, ...]:
-        """The files that a split is read from: those of train, if the split is held out."""
+        """Return the files from which a split is read; a held-out split is read from those of
+        train."""
         valid = self.train if self.held_out else self.valid
         test = self.train if self.held_out_test else self.test
         return {"train": self.train, "valid": valid, "test": test}[split]
 
     def share(self, split: str, n: int) -> range:
-        """Which of the `n` lines or characters of a file belong to a split, counted from 0: first
-        train, then valid, then test. What is held out is rounded up."""
-        # As they are written: 0.07 times 100 is 7, and a little more as a float.
+        """Return which of the `n` lines or characters of a file belong to a split, counted from 0:
+        train comes first, then valid, then test. The sizes of held-out splits are rounded up."""
+        # Shares count as they are written in decimals: 0.07 times 100 is 7, but a little more in
+        # floats.
         n_valid, n_test = (
             math.ceil(n * Fraction(str(share))) for share in (self.held_out, self.held_out_test)
         )

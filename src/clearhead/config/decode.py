@@ -1,4 +1,4 @@
-"""How text is generated: where it ends, how a token is chosen, how a beam is searched."""
+"""The settings of decoding: where a text ends, how a token is chosen, how a beam is searched."""
 
 from dataclasses import dataclass
 from math import isfinite
@@ -8,11 +8,11 @@ from clearhead.config.checks import check_at_least, check_between, check_choices
 from clearhead.errors import ConfigError
 
 MAX_NEW = 2**20
-"""New tokens of one text; more would take weeks, and is a slip."""
+"""The highest number of new tokens of one text. More would take weeks and must be a slip."""
 MAX_WIDTH = 2**12
-"""Hypotheses of a beam."""
+"""The highest number of hypotheses in a beam."""
 MAX_BATCH = 2**16
-"""Texts that run side by side."""
+"""The highest number of texts in a batch."""
 Window = Literal["refuse", "stop", "slide"]
 TooLong = Literal["refuse", "cut"]
 TooLongSource = Literal["refuse", "cut", "skip"]
@@ -33,11 +33,11 @@ class DecodeConfig:
     eos_id: int | None = 2
     """The token that ends a text; None: only `max_new` ends it."""
     start_id: int | None = 1
-    """What the decoder of an encoder-decoder is given first. A decoder alone starts from its
-    prompt."""
+    """The token with which the decoder of an encoder-decoder starts. A decoder-only model starts
+    from its prompt."""
     window: Window = "refuse"
-    """When prompt and text outgrow the model's `max_length`: refuse at once, stop there, or slide,
-    which drops the older half of the window and continues."""
+    """What happens if prompt and text outgrow the model's `max_length`: "refuse" raises at once,
+    "stop" ends the text there, "slide" drops the older half of the window and continues."""
 
     def __post_init__(self) -> None:
         check_choices(self)
@@ -49,18 +49,19 @@ class DecodeConfig:
 
 @dataclass(frozen=True, kw_only=True)
 class Choice:
-    """How the next token is drawn from its scores. The rules apply in the order in which they are
-    listed here, each to the tokens that the previous one has left."""
+    """How the next token is drawn from its scores. The rules apply in the order of the fields
+    below, each to the tokens that the previous rule has left."""
 
     repetition_penalty: float = 1.0
-    """Scores of tokens that are already in the prompt or the text are divided by this number if
-    positive, and multiplied by it if negative (Keskar et al. 2019); 1: no penalty."""
+    """Penalty for tokens that are already in the prompt or the text: their scores are divided by
+    this number if they are positive, and multiplied by it if they are negative (Keskar et al.
+    2019); 1: no penalty."""
     temperature: float = 1.0
     """0 takes the likeliest token; values below 1 sharpen the distribution, values above 1 flatten
     it."""
     top_k: int | None = None
-    """Draw only from the k likeliest tokens and those as likely as the k-th; not given: from
-    all."""
+    """Draw only from the k likeliest tokens, and from tokens exactly as likely as the k-th; not
+    given: draw from all."""
     top_p: float = 1.0
     """Draw only from the likeliest tokens that together reach this probability (Holtzman et al.
     2020)."""
@@ -93,24 +94,24 @@ class BeamConfig:
     """A search over several texts at once."""
 
     width: int = 4
-    """Unfinished texts that are kept after each step."""
+    """Number of unfinished texts that are kept after each step."""
     n_best: int = 1
-    """Finished texts that are returned, the best first."""
+    """Number of finished texts that are returned, the best first."""
     length_penalty: LengthPenalty = "average"
     """What a text's log-probability is divided by: nothing ("none"), length^alpha ("average"), or
     ((5 + length) / 6)^alpha ("gnmt", Wu et al. 2016). The end counts as a token."""
     alpha: float = 1.0
     """Exponent of the length penalty. 0 is no penalty; larger values give longer texts."""
     patience: float | None = 1.0
-    """The search ends when patience · width texts have ended (Kasai et al. 2022), or sooner, when
-    no unfinished text can still reach the n best. None: only then."""
+    """The search ends when patience · width texts have ended (Kasai et al. 2022), or sooner if no
+    unfinished text can still reach the n best. None: it ends only when no unfinished text can."""
     groups: int = 1
-    """Groups of equal width that search one after another and avoid the tokens that the groups
-    before them have just chosen (Vijayakumar et al. 2018)."""
+    """Number of groups of equal width. The groups search one after another, and each avoids the
+    tokens that earlier groups have just chosen (Vijayakumar et al. 2018)."""
     diversity: float = 0.0
-    """What a group pays for a token, in nats, for each hypothesis of the groups before it that has
-    just chosen the same; above 0 where there are groups. The penalty decides what is kept; it is
-    not part of the scores."""
+    """Penalty in nats for a token that hypotheses of earlier groups have just chosen, once for each
+    such hypothesis; above 0 if there are groups. The penalty decides which hypotheses are kept; the
+    reported scores do not include it."""
 
     def __post_init__(self) -> None:
         check_choices(self)
@@ -134,8 +135,8 @@ class BeamConfig:
             raise ConfigError("patience", self.patience, rule, remedy)
 
     def normaliser(self, length: int) -> float:
-        """What the log-probability of a text of this length is divided by: at least as large for a
-        longer text."""
+        """Return the number by which the log-probability of a text of this length is divided. It
+        never falls as the length grows."""
         match self.length_penalty:
             case "none":
                 return 1.0
@@ -154,10 +155,10 @@ class TranslateConfig:
     max_new: int = 256
     """The highest number of tokens to generate for each text."""
     too_long: TooLongSource = "skip"
-    """A text beyond the model's length: its translation stays empty and a warning says so (skip),
-    its end is cut with a warning, or it is refused."""
+    """What happens to a text beyond the model's length: "skip" leaves its translation empty and
+    warns, "cut" cuts its end and warns, "refuse" raises."""
     batch: int = 32
-    """Texts that are processed together."""
+    """Number of texts that are processed together."""
 
     def __post_init__(self) -> None:
         check_choices(self)
@@ -185,7 +186,7 @@ class GenerateConfig:
     too_long: TooLong = "refuse"
     """A prompt beyond the model's length is refused, or its front is cut with a warning."""
     batch: int = 32
-    """Texts that are processed together."""
+    """Number of texts that are processed together."""
 
     def __post_init__(self) -> None:
         check_choices(self)

@@ -16,7 +16,7 @@ class ScoringOptions:
     """How translations are compared with references."""
 
     exact: bool = False
-    """Only count the lines that equal the reference exactly; needs no sacrebleu."""
+    """Only count the lines that equal the reference exactly. This needs no sacrebleu."""
     tokenize: str | None = None
     """Tokenizer of BLEU, by sacrebleu's name: 13a, zh, ja-mecab, ko-mecab, char; not given: chosen
     by the script of the references."""
@@ -62,7 +62,7 @@ class LanguageModelEvaluation:
     """How a language model is measured."""
 
     document: Literal["line", "file"] = "line"
-    """Whether each line or the whole file is one text."""
+    """What counts as one text: each line, or the whole file."""
     stride: int | None = None
     """Number of tokens by which the window moves; not given: half of its length."""
     start: Start = GenerateConfig.start

@@ -1,5 +1,5 @@
-"""A model as inert data. Every option is a named choice. `models/assemble.py` is the only place
-that builds parts from options; counting operations and exporting a model read them as well."""
+"""The settings of a model. Every option is a named choice. Only `models/assemble.py` builds parts
+from the options; the code that counts operations and the exporters read them as well."""
 
 from dataclasses import dataclass
 from typing import Literal
@@ -36,28 +36,29 @@ class ModelConfig:
     """Which stacks the model has: "encoder-decoder" (translation), "decoder" (language model) or
     "encoder" (masked language model, classification)."""
     vocab_size: int = 37_000
-    """Tokens in the vocabulary (of the source, if there are two)."""
+    """Number of tokens in the vocabulary (in that of the source, if there are two)."""
     target_vocab_size: int | None = None
-    """Tokens in the target vocabulary, which then has its own table. Not set: source and target
-    share one vocabulary and one table."""
+    """Number of tokens in the target vocabulary, which then has its own table. Not set: source and
+    target share one vocabulary and one table."""
     pad_id: int | None = 0
     """Id of the padding token, which no position attends to. Not set: the vocabulary has none."""
 
     d_model: int = 512
     """Width of the vectors that flow through the layers."""
     n_layers: int = 6
-    """Layers of each stack."""
+    """Number of layers in each stack."""
     n_decoder_layers: int | None = None
-    """Layers of the decoder of an encoder-decoder. Not set: as many as n_layers."""
+    """Number of layers in the decoder of an encoder-decoder. Not set: n_layers."""
     n_heads: int = 8
-    """Attention heads of each layer."""
+    """Number of attention heads in each layer."""
     n_kv_heads: int | None = None
-    """Heads of keys and values; fewer than n_heads is grouped-query attention. Not set: n_heads."""
+    """Number of heads of keys and values. If it is below n_heads, attention is grouped-query. Not
+    set: n_heads."""
     d_head: int | None = None
     """Width of one head. Not set: d_model / n_heads."""
     attention: AttentionKind = "fused"
-    """Torch's kernel ("fused") or the formula as the paper writes it ("explicit"). The results
-    agree up to rounding."""
+    """What computes attention: torch's kernel ("fused"), or the formula as the paper writes it
+    ("explicit"). The results agree up to rounding."""
     d_ff: int = 2048
     """Inner width of the feed-forward network."""
     feed_forward: FeedForwardKind = "relu"
@@ -73,9 +74,9 @@ class ModelConfig:
     norm_eps: float = 1e-5
     """A small number that is added to the variance, so that a norm never divides by zero."""
     bias: bool = True
-    """Biases in linear layers and layer norms."""
+    """Whether linear layers and layer norms have biases."""
     residual: bool = True
-    """Residual connections; false removes them, which is an ablation."""
+    """Whether sublayers have residual connections; false removes them, as an ablation."""
 
     positions: PositionKind = "sinusoidal"
     """How the model knows the order of tokens: "sinusoidal" or "learned" vectors are added to the
@@ -91,16 +92,17 @@ class ModelConfig:
     """Sinusoidal only. Wavelength i is 2π·base^(i/n): n is d_model/2 with "open", and d_model/2 - 1
     with "closed", so that the longest wavelength is exactly 2π·base."""
     first_position: int = 0
-    """Row of the position table that the first token gets (sinusoidal, learned)."""
+    """Number of the row of the position table that the first token gets (sinusoidal, learned)."""
     max_length: int = 1024
-    """Longest sequence in tokens."""
+    """Length of the longest sequence, in tokens."""
 
     embedding_scale: bool = True
     """Multiply token embeddings by √d_model (section 3.4 of the paper)."""
     embedding_norm: bool = False
-    """A norm after the sum of the embeddings, as in BERT."""
+    """Apply a norm to the sum of the embeddings, as in BERT."""
     n_segments: int = 0
-    """Encoders only: rows of a segment table that is added to the tokens, as in BERT. 0: none."""
+    """Encoders only: number of rows of a segment table, whose vectors are added to the tokens', as
+    in BERT. 0: no table."""
     labels: tuple[str, ...] = ()
     """Encoders only: the labels of a classifier, whose head scores them from the vector of a text's
     first token, as in BERT. Empty: a masked language model."""

@@ -1,5 +1,5 @@
-"""What can be said when a model is asked for text. A default, its explanation and its check are
-here and nowhere else: Python functions, commands and their help derive from these classes.
+"""The options of decoding. Each default, its explanation and its check are here and nowhere else:
+Python functions, commands and the commands' help derive from these classes.
 
 An option whose default is a field of another class (`top_k = Choice.top_k`) has that field's
 explanation too.
@@ -41,8 +41,8 @@ class EngineOptions:
     """What runs the model."""
 
     engine: EngineName = "clearhead"
-    """What runs the model: clearhead (the model itself), or ctranslate2, which is faster and needs
-    the extra `serve`."""
+    """Software that runs the model: clearhead itself, or ctranslate2, which is faster and needs the
+    extra `serve`."""
     precision: EnginePrecision = "float32"
     """The precision of the weights in ctranslate2."""
     engine_folder: str | Path | None = None
@@ -51,10 +51,10 @@ class EngineOptions:
 
 @dataclass(frozen=True, kw_only=True)
 class SearchOptions(EngineOptions):
-    """How translations are searched."""
+    """How the best translation is searched for."""
 
     beam: int = BeamConfig.width
-    """Hypotheses that are searched side by side; 1 is greedy."""
+    """Number of hypotheses that are searched side by side; 1 is greedy."""
     length_penalty: LengthPenalty = BeamConfig.length_penalty
     alpha: float = BeamConfig.alpha
     max_new: int = TranslateConfig.max_new
@@ -77,11 +77,11 @@ class TranslateOptions(SearchOptions):
 
     too_long: TooLongSource = TranslateConfig.too_long
     split: str | None = None
-    """The languages, such as en-zh, of texts whose sentences are translated one by one; needs the
-    extra `serve`."""
+    """Split each text into sentences and translate them one by one. Give the two languages, such as
+    en-zh; needs the extra `serve`."""
     glossary: Mapping[str, str] | str | Path | None = None
-    """Terms and their translations, which each translation uses: a CSV file of two columns, in
-    Python also a dictionary; not given: none."""
+    """Terms with the translations that the model must use: a CSV file of two columns, or in Python
+    also a dictionary; not given: none."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -91,7 +91,8 @@ class TranslateOptions(SearchOptions):
             raise ConfigError("glossary", self.glossary, rule, remedy)
 
     def config(self, n_best: int = BeamConfig.n_best) -> TranslateConfig:
-        """The settings of the decoder; the beam holds at least the translations that are wanted."""
+        """Return the settings of the decoder. The beam is at least as wide as the number of
+        translations that are wanted."""
         beam = BeamConfig(
             width=max(self.beam, n_best),
             n_best=n_best,
@@ -108,7 +109,7 @@ class NBestOptions(TranslateOptions):
     """How texts are translated in several ways."""
 
     n_best: int = BeamConfig.n_best
-    """Translations of each text, the best first."""
+    """Number of translations of each text, the best first."""
 
     def __post_init__(self) -> None:
         check_between("n_best", self.n_best, 1, MAX_WIDTH)
@@ -120,9 +121,10 @@ class CatalogueOptions(TranslateOptions):
     """How a catalogue is filled."""
 
     memory: Sequence[str | Path] = ()
-    """Other catalogues, or TMX files, whose translations of the very same text come first."""
+    """Other catalogues or TMX files. If one of them translates exactly the same text, its
+    translation is used instead of the model's."""
     pieces: bool = False
-    """Translate what stands between placeholders and tags piece by piece: for a model that has not
+    """Translate the text between placeholders and tags piece by piece, for a model that has not
     learnt to keep them."""
     leave_below: float = 0.0
     """Leave an entry open if the confidence of its translation is below this, such as 0.4; needs a
@@ -187,7 +189,7 @@ class SamplingOptions:
 
     @property
     def n_side_by_side(self) -> int:
-        """A stream is one text."""
+        """The number of texts that are generated together. A stream has one text."""
         return 1
 
 
@@ -199,7 +201,7 @@ class GenerateOptions(SamplingOptions, EngineOptions):
 
     @property
     def n_side_by_side(self) -> int:
-        """Texts in a batch."""
+        """The number of texts in a batch."""
         return self.batch
 
 
@@ -220,8 +222,8 @@ class ClassifyOptions:
     """How texts are labelled."""
 
     too_long: TooLongSource = "skip"
-    """A text beyond the model's length: it has no label and a warning says so (skip), its end is
-    cut with a warning, or it is refused."""
+    """What happens to a text beyond the model's length: "skip" gives it no label and warns, "cut"
+    cuts its end and warns, "refuse" raises."""
     batch: int = TranslateConfig.batch
 
     def __post_init__(self) -> None:
@@ -231,7 +233,7 @@ class ClassifyOptions:
 
 @dataclass(frozen=True, kw_only=True)
 class SeeOptions:
-    """How the text of a page is made."""
+    """How the text on the page of `clearhead see` is generated."""
 
     target: str | None = None
     """Show the model this translation instead of its own."""
@@ -239,7 +241,8 @@ class SeeOptions:
     """Width of the beam search; not given: 4 for an encoder-decoder, 1, which is greedy, for a
     decoder."""
     max_new: int | None = None
-    """Tokens to generate; not given: 64 for an encoder-decoder, 32 for a decoder."""
+    """The highest number of tokens to generate; not given: 64 for an encoder-decoder, 32 for a
+    decoder."""
     temperature: float = 0.0
     """Above 0: sample the tokens of a decoder."""
     seed: int = 0
@@ -259,7 +262,8 @@ class SeeOptions:
 
 
 def _strings(name: str, value: Iterable[str] | None) -> tuple[str, ...] | None:
-    """One text or many, kept for the second look."""
+    """Return one text or many as strings. A generator becomes a list, because the texts are read
+    twice."""
     if value is None or isinstance(value, str):
         return value if value is None else (value,)
     if isinstance(value, bytes | Path | dict | set) or not isinstance(value, Iterable):

@@ -1,4 +1,5 @@
-"""A recipe: one TOML file with a table for each part of a run, and dotted overrides on top."""
+"""Recipes: a recipe is one TOML file with a table for each part of a run. Dotted keys override
+it."""
 
 import json
 import logging
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger("clearhead")
 SHIPPED = Path(__file__).parent.parent / "recipes"
-TEMPLATES = SHIPPED / "templates"  # where `clearhead new` starts; they are not recipes by name
+TEMPLATES = SHIPPED / "templates"  # `clearhead new` starts from these; users cannot name them
 SECTIONS: dict[str, type] = {
     "data": DataConfig,
     "batches": BatchConfig,
@@ -37,8 +38,8 @@ FROM_DATA = ("model.vocab_size", "model.target_vocab_size", "model.pad_id", "mod
 
 @dataclass(frozen=True, kw_only=True)
 class Recipe:
-    """What a recipe file says, checked. A table that the file lacks is None, unless it has defaults
-    that work for everybody."""
+    """The checked content of a recipe file. A table that the file lacks is None, unless the table's
+    defaults suit every recipe."""
 
     name: str
     data: DataConfig
@@ -48,7 +49,7 @@ class Recipe:
 
 
 def toml_path(name: str, shipped: Path) -> Path:
-    """A file of the user's by its path, or a shipped one by its name."""
+    """Find the file of a recipe: by its path, or a shipped recipe by its name."""
     return user_path(name) if name.endswith(".toml") else shipped / f"{name}.toml"
 
 
@@ -93,9 +94,9 @@ def load_recipe(name: str | Path, overrides: Sequence[tuple[str, str]] = ()) -> 
 
 
 def validate_as_often(recipe: Recipe, before: int, keys: Sequence[str]) -> Recipe:
-    """Keeps the number of validations of the whole run if it has more than twice as many steps as
-    `before`, those of the file, unless the user says how often (`keys`: the keys that replace the
-    file's)."""
+    """Keep the number of validations if the run becomes more than twice as long as `before`, the
+    number of steps in the file. If the user sets how often to validate, nothing changes. `keys` are
+    the keys that replace the file's."""
     steps, often = recipe.train.steps, recipe.train.validate_every
     if "train.steps" not in keys or "train.validate_every" in keys or not 0 < 2 * before < steps:
         return recipe
@@ -125,15 +126,16 @@ def revise_recipe(recipe: Recipe, tables: Tables) -> Recipe:
 def revise_model(
     model: ModelConfig, train: TrainConfig, overrides: Sequence[tuple[str, str]]
 ) -> tuple[ModelConfig, TrainConfig]:
-    """A model without a recipe, and its training, with overrides as `load_recipe` takes them. No
-    data decide the vocabulary, so that `model.vocab_size` can be one."""
+    """Apply overrides, as `load_recipe` takes them, to a model without a recipe and to its
+    training. Since there are no data that decide the vocabulary, `model.vocab_size` can be
+    overridden too."""
     whole = {"model": asdict(model), "train": asdict(train)}
     changed = _parse(whole, overrides, needed=())
     return changed["model"], changed["train"]
 
 
 def _merged(base: dict[str, Any], tables: Tables) -> dict[str, Any]:
-    """Tables with other values on top. Paths become texts, as they are in a file."""
+    """Replace values in tables by those of other tables. Paths become strings, as in a file."""
     sections = {
         section: {key: _plain(value) for key, value in table.items()}
         for section, table in tables.items()
@@ -162,12 +164,14 @@ def _refuse_what_data_decide(keys: Sequence[str]) -> None:
 
 
 def toml_value(value: object) -> str:
-    """JSON's words, numbers, texts and lists are also those of TOML, except for one character."""
+    """Write a value as TOML. JSON writes words, numbers, strings and lists in the same way, except
+    for one character."""
     return json.dumps(value, ensure_ascii=False).replace("\x7f", r"\u007f")
 
 
 def recipe_toml(recipe: Recipe) -> str:
-    """The whole recipe as a file that `load_recipe` reads. What is None is left out."""
+    """Write the whole recipe as a file that `load_recipe` reads. Keys whose value is None are left
+    out."""
     lines = [f"# {recipe.name}: every key as it was used (clearhead describe FILE explains them)"]
     for section in SECTIONS:
         if getattr(recipe, section) is not None:
@@ -182,7 +186,7 @@ def recipe_toml(recipe: Recipe) -> str:
 
 
 def with_values(recipe: Recipe, values: Mapping[str, object]) -> Recipe:
-    """The recipe with other values, by their dotted keys: `{"train.steps": 200}`."""
+    """Copy the recipe with other values, given by their dotted keys: `{"train.steps": 200}`."""
     tables: dict[str, dict[str, Any]] = {}
     for key, value in values.items():
         section, name = key.split(".")
@@ -211,7 +215,8 @@ def _parse(
     overrides: Sequence[tuple[str, str]],
     needed: Sequence[str] = ("data", "batches", "train"),
 ) -> dict[str, Any]:
-    """The texts and TOML values as the types that the configurations declare, by jsonargparse."""
+    """Convert strings and TOML values to the types that the configurations declare, by
+    jsonargparse."""
     from jsonargparse import ArgumentError, Namespace
 
     sections = {*needed, *tables, *(key.split(".")[0] for key, _ in overrides)}
@@ -237,7 +242,8 @@ def _parse(
 
 @cache
 def _parser(sections: tuple[str, ...]) -> "ArgumentParser":
-    """The parser of the keys of these tables. Making one takes as long as using it."""
+    """Return the parser for the keys of these tables. It is cached, as building it takes as long as
+    using it."""
     from jsonargparse import ArgumentParser
 
     parser = ArgumentParser(exit_on_error=False)
@@ -247,7 +253,7 @@ def _parser(sections: tuple[str, ...]) -> "ArgumentParser":
 
 
 def _type_error(message: str, tables: dict[str, Any], overrides: dict[str, str]) -> ClearheadError:
-    """jsonargparse names the wrong key in a dozen lines; this error does so in one."""
+    """Say in one line which key has a wrong value; jsonargparse takes a dozen lines for it."""
     match = re.search(r'key "(\w+)\.(\w+)"', message)
     if match is None:
         return ClearheadError(" ".join(message.split()))
@@ -260,7 +266,8 @@ def _type_error(message: str, tables: dict[str, Any], overrides: dict[str, str])
 
 
 def _choices(hint: Any) -> tuple[Any, ...]:
-    """The words that a value, or each of a list, has to be one of; none: any of its type."""
+    """Return the words from which a value, or each value of a list, must be chosen. There are none
+    if every value of the type is allowed."""
     if get_origin(hint) is Literal:
         return get_args(hint)
     return next((choices for kind in get_args(hint) if (choices := _choices(kind))), ())

@@ -1,4 +1,4 @@
-"""The options of a server, and its bounds."""
+"""The options of a server, and the limits of what it accepts."""
 
 from dataclasses import dataclass, fields
 from pathlib import Path
@@ -11,7 +11,7 @@ from clearhead.errors import ConfigError, nearest
 
 LogLevel = Literal["debug", "info", "warning", "error"]
 BYTES_OF_A_CHARACTER = 12
-"""The highest number of bytes of a character in JSON: two escapes of a surrogate pair."""
+"""The highest number of bytes that one character takes in JSON: two escapes of a surrogate pair."""
 
 CAN_BE_ZERO = ("batch_ms", "batch_seconds", "max_alternatives", "short_tokens")
 
@@ -25,15 +25,15 @@ class ServeOptions:
     port: int = 8080
     """Port to listen on; 0: a free one."""
     workers: int = 1
-    """Number of processes, each with one core and all models."""
+    """Number of processes. Each uses one core and holds all models."""
     log_level: LogLevel = "info"
-    """Level of the least important messages that are logged."""
+    """The lowest level of messages that are logged."""
     precision: EnginePrecision = "float32"
     """The precision of a translator's weights."""
     engine_folder: str | Path | None = None
-    """Where the models of ctranslate2 are kept; not given: the cache directory."""
+    """Where the models for ctranslate2 are stored; not given: the cache directory."""
     beam: int = SearchOptions.beam
-    """Width of a translator's search; 1 is greedy."""
+    """Width of the beam search of translators; 1 is greedy."""
     max_new: int = SearchOptions.max_new
     """The highest number of tokens to generate for each sentence."""
     api_keys: str | Path | None = None
@@ -53,24 +53,26 @@ class ServeOptions:
 
 @dataclass(frozen=True, kw_only=True)
 class RequestLimits:
-    """The bounds of a server that its owner sets. What exceeds them is refused."""
+    """The limits that the owner of a server can set. The server refuses what exceeds them."""
 
     max_characters: int = 20_000
-    """Characters of all texts of a request."""
+    """The highest number of characters in all texts of a request."""
     max_texts: int = 256
-    """Texts of a request."""
+    """The highest number of texts in a request."""
     max_waiting: int = 100_000
-    """Tokens that wait for each model; what would exceed them is refused with status 503."""
+    """The highest number of tokens that may wait for each model; a request that would exceed it is
+    refused with status 503."""
     seconds: float = 60.0
-    """Time for the answer to a request."""
+    """The longest time that the answer to a request may take."""
     max_connections: int = 1_000
-    """Open connections of a worker. A further one takes the place of the one that has waited for
-    its client the longest; if all are working, it is refused with status 503."""
+    """The highest number of open connections of a worker. A further connection replaces the one
+    that has waited for its client the longest; if all connections are working, the new one is
+    refused with status 503."""
     max_per_address: int = 500
-    """The limit on the connections of one address. A proxy is one address."""
+    """The highest number of open connections from one address. A proxy counts as one address."""
     client_seconds: float = 15.0
-    """Time for a client to send a whole request, to read the answer, and to ask again on a
-    connection that is kept open. Nothing that the client sends extends this time."""
+    """The longest time that a client may take to send a whole request, to read the answer, or to
+    ask again on a connection that is kept open. Nothing that the client sends extends this time."""
 
     def __post_init__(self) -> None:
         for field in fields(self):
@@ -83,27 +85,31 @@ class RequestLimits:
 
 @dataclass(frozen=True, kw_only=True)
 class Limits(RequestLimits):
-    """All bounds of a server. Each worker process has its own queue."""
+    """All limits of a server. Each worker process has its own queue."""
 
     max_alternatives: int = 4
-    """Further translations of each text."""
+    """The highest number of further translations of each text."""
     max_new: int = 1024
-    """New tokens of a completion, over all its choices."""
+    """The highest number of new tokens of a completion, over all its choices."""
     max_running: int = 4
-    """Completions of a model that run at the same time."""
+    """The highest number of completions of a model that run at the same time."""
     stop_seconds: float = 60.0
-    """Time to finish what was accepted, after SIGTERM."""
+    """Time after SIGTERM to finish the requests that were accepted."""
     batch_tokens: int = 512
-    """Source tokens that a model is given together. A text that comes while a batch runs waits for
-    the end of that batch, if both are short or both are long."""
+    """The highest number of source tokens in one batch. A text that arrives while a batch runs
+    waits for the end of that batch if both are short or both are long."""
     batch_seconds: float = 2.0
-    """How long a batch of long texts should take, after the first ones of a text."""
+    """How long each batch of a long text should take. The first batches are shorter, until their
+    speed has been measured."""
     short_tokens: int = 128
-    """Source tokens of a short text; one of a single sentence is always short."""
+    """The highest number of source tokens in a short text. A text of one sentence is always
+    short."""
     batch_ms: float = 4.0
-    """How long a batch waits for as many sentences as the last one had, in milliseconds."""
+    """How long, in milliseconds, a batch waits until it has as many sentences as the batch before
+    it."""
 
     @property
     def max_body(self) -> int:
-        """Bytes of a body: enough for every text that `max_characters` allows."""
+        """The highest number of bytes in a body: enough for every text that `max_characters`
+        allows."""
         return BYTES_OF_A_CHARACTER * self.max_characters + 65_536

@@ -1,5 +1,5 @@
-"""Options of preparing data, of training, planning and exporting a model, and of making a recipe:
-see `config/options.py`."""
+"""The options of preparing data, training, planning, exporting, and making a recipe: see
+`config/options.py`."""
 
 import math
 from collections.abc import Sequence
@@ -24,7 +24,7 @@ class PrepareOptions:
     folder: str | Path | None = None
     """Folder of the prepared data; not given: prepared/RECIPE."""
     processes: int | None = None
-    """Processes that encode; not given: one per core."""
+    """Number of processes that encode; not given: one per core."""
     overwrite: bool = False
     """Replace prepared data that exist."""
 
@@ -49,8 +49,8 @@ class TrainOptions:
     prepared: str | Path | None = None
     """Folder of the prepared data; not given: prepared/RECIPE."""
     threads: int | None = None
-    """Processor threads to compute with; not given: a new run times a few steps with one, half and
-    all, and keeps the fastest number when it resumes."""
+    """Number of processor threads to compute with; not given: a new run times a few steps with one,
+    with half and with all of them, and keeps the fastest number, also when it resumes."""
 
     def __post_init__(self) -> None:
         _check_threads(self.threads)
@@ -65,9 +65,11 @@ class ExportOptions:
     """How a model is exported."""
 
     check: bool = True
-    """Compare the results of both models, which needs memory for the model in fp64."""
+    """Compare the results of the exported model with the original's. This needs memory for the
+    model in fp64."""
     precision: StoredPrecision = "fp32"
-    """The precision of the weights in the files of onnx, which compute in fp32 from any of them."""
+    """The precision of the weights in onnx files. The files compute in fp32 whatever the
+    precision."""
     runtime: str | Path | None = None
     """For web: the node_modules folder with the packages that run the model in the browser; not
     given: the one in the current folder."""
@@ -84,21 +86,22 @@ class ExportOptions:
 
 @dataclass(frozen=True, kw_only=True)
 class PlanOptions:
-    """Options of a run on many accelerators."""
+    """The options of planning a run on many accelerators."""
 
     gpus: int = 8
     """Number of accelerators."""
     kind: str = "H100"
     """Kind of accelerator."""
     tokens: float | None = None
-    """Tokens of the whole training, such as 15e12; a recipe has its own number."""
+    """Number of tokens of the whole training, such as 15e12; a recipe has its own number."""
     length: int | None = None
-    """Tokens of a sequence; not given: the recipe's or the model's."""
+    """Number of tokens in a sequence; not given: the recipe's or the model's."""
     batch_tokens: float | None = None
-    """Tokens of a step; not given: the recipe's, or what GPT-3's table suggests for the size."""
+    """Number of tokens in a step; not given: the recipe's, or what GPT-3's table suggests for the
+    size of the model."""
     utilisation: float | str | None = None
-    """Share of the peak, such as 0.4, or the name of a published run; not given: the
-    accelerator's."""
+    """Share of the accelerator's peak that the run reaches, such as 0.4, or the name of a published
+    run; not given: a typical share for the accelerator."""
 
     def __post_init__(self) -> None:
         check_whole("gpus", self.gpus)
@@ -116,7 +119,7 @@ class PlanOptions:
 
 @dataclass(frozen=True, kw_only=True)
 class Assumptions:
-    """Values that a plan cannot know. Replace what you know better."""
+    """Values that a plan must assume. Replace those that you know better."""
 
     price: float | None = None
     """Dollars for an hour of one accelerator; not given: the price in the table."""
@@ -124,18 +127,19 @@ class Assumptions:
     """Accelerator-hours between two failures that stop the run. Llama 3 405B: 419 unexpected
     interruptions in 54 days on 16,384 H100."""
     restart_minutes: float = 10.0
-    """Minutes from a failure until the next step: to notice it, replace the machine, start again
-    and load the checkpoint."""
+    """Minutes from a failure until the next step. In this time, someone notices the failure,
+    replaces the machine, starts the run again, and the run loads its checkpoint."""
     save_gb_per_second: float = 1.0
-    """Gigabytes per second that one node writes to shared storage while all write. Llama 3's
+    """Gigabytes per second that one node writes to shared storage while all nodes write. Llama 3's
     storage took 2 TB/s from 2,048 nodes."""
     text_bytes_per_token: float = 4.0
-    """Bytes of text in a token, here of English; Chinese has about 3 with a Chinese vocabulary."""
+    """Bytes of text in a token. The default is for English; Chinese has about 3 with a Chinese
+    vocabulary."""
     tokens_per_core_second: float = 225_000.0
     """Tokens per second that one processor core tokenises (`python -m benchmarks.data`: 210,209 and
     239,121)."""
     cores: int = 64
-    """Processor cores that tokenise, with datatrove."""
+    """Number of processor cores that tokenise, with datatrove."""
 
     def __post_init__(self) -> None:
         for name, value in vars(self).items():
@@ -146,31 +150,32 @@ class Assumptions:
 
 @dataclass(frozen=True, kw_only=True)
 class NewOptions:
-    """How a recipe for somebody's own text is made."""
+    """The options of making a recipe for your own text."""
 
     start: str | Path | None = None
-    """Start from a run, a model folder or a shipped model: tokenizer, shape and weights."""
+    """Start from the tokenizer, shape and weights of a run, a model folder or a shipped model."""
     rehearse_texts: int = 2000
     """If the training text of the starting model is missing (pairs only), rehearse that model's own
-    translations of up to this many new sources. Translating them takes at most about a tenth of the
+    translations of up to this many new sources. Translating takes at most about a tenth of the
     minutes. 0: rehearse none."""
     masked: bool = False
-    """Make a masked language model of the texts, without their labels; a classifier of the same
-    texts can start from its run."""
+    """Make a masked language model of the texts, without their labels. A classifier of the same
+    texts can then start from the run of that model."""
     minutes: float = 30.0
-    """Minutes of training."""
+    """How many minutes to train."""
     skip: Sequence[str] | None = None
-    """Skip and count invalid lines or rows of these kinds; blank ones are always skipped."""
+    """Skip and count invalid lines or rows of these kinds; blank lines are always skipped."""
     clean: Sequence[str] | None = None
-    """Remove documents with defects when the text is prepared, of these kinds (none named: all);
-    each one is listed."""
+    """When the text is prepared, remove documents with defects of these kinds (none named: of all
+    kinds), and list each of them."""
     out: str | Path | None = None
-    """The recipe to write, a .toml file, in which every key is explained; the recipe is named like
-    it."""
+    """The .toml file to write, in which every key is explained; its name becomes the name of the
+    recipe."""
     folder: str | Path | None = None
-    """Folder that text in memory is written to; not given: text/NAME."""
+    """Folder into which text in memory is written; not given: text/NAME."""
     threads: int | None = None
-    """Processor threads to time steps with; not given: the fastest of one, half and all."""
+    """Number of processor threads with which steps are timed; not given: the fastest of one, half
+    and all."""
 
     def __post_init__(self) -> None:
         _check_threads(self.threads)

@@ -1,4 +1,4 @@
-"""Training as inert data: how a model's weights are changed, watched and kept."""
+"""The settings of training: how a model's weights are changed, measured and saved."""
 
 from dataclasses import dataclass
 from typing import Literal
@@ -21,27 +21,29 @@ MAX_MICRO_BATCHES = 2**20
 
 @dataclass(frozen=True, kw_only=True)
 class TrainConfig:
-    """One run. A step is one global batch and one update, however many ranks and micro-batches
-    share it."""
+    """The settings of one run. A step is one global batch and one update of the weights, whatever
+    number of ranks and micro-batches share it."""
 
     seed: int = 1
     """Decides the initial weights and dropout; batches.seed decides the order of the samples."""
     start_from: str | None = None
     """A model folder whose weights a new run starts with. Not set: random weights."""
     rehearse: str | None = None
-    """The prepared folder of the text that start_from was trained on: some steps read it, so that
-    the model does not forget it. Not set: no step does."""
+    """The prepared folder of the text that start_from was trained on. Some steps read this text, so
+    that the model does not forget it. Not set: no step does."""
     rehearse_share: float = 0.5
-    """Share of the steps that read the folder of rehearse."""
+    """Share of the steps that read the text of rehearse."""
     steps: int = 1000
     """Number of updates of the weights."""
     epochs: int | None = None
-    """A second limit: passes over the training data. Not set: as many as the steps take."""
+    """A second limit: the number of passes over the training data. Not set: only steps limits the
+    run."""
     max_minutes: float | None = None
     """A third limit: save a checkpoint and stop after this many minutes; the same command resumes.
     Not set: no limit."""
     micro_batches: int = 1
-    """Pieces into which a step's batch is split: less memory, the same update."""
+    """Number of pieces into which a step's batch is split. More pieces need less memory; the update
+    is the same."""
 
     optimizer: OptimizerKind = "adamw"
     """How gradients change the weights: "adamw", "adafactor" (less memory), or "muon" for matrices
@@ -49,11 +51,11 @@ class TrainConfig:
     lr: float = 1e-3
     """Highest learning rate of the schedule; with "noam", the factor of its formula."""
     beta1: float = 0.9
-    """AdamW's decay of the mean gradient (also for the embeddings and norms with muon)."""
+    """AdamW's decay of the mean gradient (with muon: that of the embeddings and norms)."""
     beta2: float = 0.98
     """AdamW's decay of the mean squared gradient."""
     weight_decay: float = 0.01
-    """Decay of the weights of matrices; biases and norms have none."""
+    """Weight decay of matrices; biases and norms are not decayed."""
     clip_norm: float = 1.0
     """A gradient whose length (over all weights) exceeds this is scaled down to it. 0: never."""
 
@@ -61,16 +63,17 @@ class TrainConfig:
     """Learning rate after the warm-up: "constant", "inverse-sqrt" (falls with 1/√step), "noam" (the
     paper's formula), "cosine" (falls to final_lr) or "wsd" (stays, then falls in decay_steps)."""
     warmup_steps: int = 100
-    """Steps in which the learning rate rises from 0 to its highest."""
+    """Number of steps in which the learning rate rises from 0 to its highest value."""
     decay_steps: int = 0
-    """wsd only: steps at the end in which the learning rate falls."""
+    """wsd only: number of steps at the end in which the learning rate falls."""
     final_lr: float = 0.0
     """cosine and wsd: learning rate at the end, as a share of lr."""
 
     label_smoothing: float = 0.0
     """Share of the target probability that is spread over all tokens (section 5.4)."""
     z_loss: float = 0.0
-    """Weight of (log Z)² for each target, which keeps logits small. 1e-4 is usual, 0 is off."""
+    """Weight of the loss (log Z)² of each target, which keeps logits small. 1e-4 is usual; 0
+    switches it off."""
     loss_chunk: int | None = None
     """Number of positions whose logits are in memory together. Not set: all of a micro-batch."""
     precision: Precision = "fp32"
@@ -79,62 +82,67 @@ class TrainConfig:
     compile: bool = False
     """Compile each layer with torch.compile."""
     recompute: bool = False
-    """Recompute each layer's activations in the backward pass: less memory, more time."""
+    """Recompute each layer's activations in the backward pass, which takes less memory but more
+    time."""
     ema: float | None = None
-    """Decay of an exponential moving average of the weights, which is then validated and
-    published; in the first steps n it is (1 + n) / (10 + n), if that is smaller. Not set: no
+    """Decay of an exponential moving average of the weights; the average is then validated and
+    published. At step n, the decay is (1 + n) / (10 + n) if that is smaller. Not set: no
     average."""
 
     validate_every: int = 0
-    """Steps between validations; the last step is always validated. 0: never."""
+    """Number of steps between validations; the last step is always validated. 0: never validate."""
     also_validate: tuple[str, ...] = ()
-    """Prepared folders whose validation split is measured as well, each shown as NAME_loss: what a
-    model that starts from another still knows of its first text."""
+    """Prepared folders whose validation splits are measured as well. Each loss is shown as
+    NAME_loss. It tells how much of its first text a model remembers that starts from another
+    model."""
     translate_valid: int = 0
     """Pairs only: each validation translates this many sentences of the validation split
     (greedily), measures their BLEU and chrF++, and shows three of them. 0: none. Needs the extra
     eval."""
     sample_valid: int = 0
-    """Each validation shows this many texts: continuations of pieces of the validation split, or of
-    pairs their translations, if translate_valid shows none. 0: none."""
+    """Each validation shows this many generated texts: continuations of pieces of the validation
+    split, or, for pairs, translations (if translate_valid shows none). 0: none."""
     metric: str = "loss"
-    """The measure that decides which step is best, and patience: loss, perplexity, accuracy
-    (classification), BLEU or chrF++ (with translate_valid), or a name that your own validation
-    returns."""
+    """The measure that decides which step is best, and when patience ends training: loss,
+    perplexity, accuracy (classification), BLEU or chrF++ (with translate_valid), or a name that
+    your own validation returns."""
     best_is: BestIs = "lowest"
     """Whether the "lowest" or the "highest" value of the metric is best; accuracy, BLEU and chrF++
     need "highest"."""
     patience: int | None = None
     """Stop after this many validations without a new best. Not set: never."""
     publish: Publish = "last"
-    """Which weights become the model folder: of the "last" step, of the "best" validation, or the
-    "average" of the checkpoints that are kept, unless validation finds the last weights better."""
+    """Which weights are written to the model folder: those of the "last" step, those of the "best"
+    validation, or the "average" of the checkpoints that are kept (but the last weights if
+    validation finds them better)."""
 
     log_every: int = 50
-    """Steps between lines of log.txt; metrics.jsonl has a line for every step."""
+    """Number of steps between lines of log.txt; metrics.jsonl has a line for every step."""
     save_every: int = 100
-    """Steps between checkpoints; the last step always has one."""
+    """Number of steps between checkpoints; the last step always has a checkpoint."""
     keep: int = 2
-    """Number of newest checkpoints that are kept; the best is kept as well."""
+    """Number of newest checkpoints that are kept; the best one is kept as well."""
     async_save: bool = False
-    """Write a checkpoint while training continues; needs memory for a copy of the state."""
+    """Write checkpoints while training continues, which needs memory for a copy of the state."""
     on_nan: OnNan = "stop"
-    """When a step's loss or gradient is not finite: "stop", or "skip" the step. Either way no
-    weight changes."""
+    """What happens if a step's loss or gradient is not finite: "stop" ends training, "skip" leaves
+    out the step. In both cases, no weight changes."""
     max_skips: int = 10
-    """Steps in a row that on_nan "skip" leaves out before training stops."""
+    """Number of steps in a row that on_nan "skip" leaves out before training stops."""
     trackers: tuple[str, ...] = ()
-    """tensorboard, wandb, or any other tracker that accelerate supports."""
+    """Trackers that record the run: "tensorboard", "wandb", or any other that accelerate
+    supports."""
 
     workers: int = 0
-    """Processes that read batches ahead. 0: the training process reads."""
+    """Number of processes that read batches ahead. 0: the training process reads them itself."""
     parallel: Parallel = "ddp"
     """Under torchrun: every process holds the whole model ("ddp") or a shard of it ("fsdp")."""
     replicas: int = 1
-    """fsdp only: groups of processes that each hold the whole model (HSDP)."""
+    """fsdp only: number of groups of processes, each of which holds the whole model (HSDP)."""
     tensor_parallel: int = 1
-    """fsdp only: neighbouring processes that compute each matrix product together; at most those of
-    one machine, whose links are fast. It divides the heads, d_ff and the vocabulary."""
+    """fsdp only: number of neighbouring processes that compute each matrix product together; at
+    most the number in one machine, whose links are fast. This number must divide the number of
+    heads, d_ff and the size of the vocabulary."""
     timeout_minutes: float = 10.0
     """How long a process waits for the others before it reports which one is missing."""
 
