@@ -1,4 +1,4 @@
-"""Whole models, and how to get one."""
+"""Whole models, and the function that builds one."""
 
 from clearhead.config.presets import PRESETS, preset
 from clearhead.models.assemble import Model, build_model

@@ -1,5 +1,5 @@
-"""Turns a `ModelConfig` into a model: the only place that chooses a part for an option. Elsewhere
-options are only read, to count operations (`training/flops.py`) or to export (`interop`)."""
+"""Turns a `ModelConfig` into a model. No other place chooses a part for an option; other code only
+reads options, to count operations (`training/flops.py`) or to export a model (`interop`)."""
 
 from functools import partial
 
@@ -42,8 +42,8 @@ def build_model(
     device: torch.device | str = "cpu",
     own_parts: OwnParts = NONE,
 ) -> Model:
-    """A model with its initial weights. The same seed gives the same weights; on the device
-    "meta" there are none, and no memory is used."""
+    """Build a model with its initial weights. The same seed gives the same weights. On the device
+    "meta", the model has no weights and uses no memory."""
     with torch.device("meta"):
         model = assemble(config, own_parts)
     if torch.device(device).type != "meta":
@@ -53,7 +53,7 @@ def build_model(
 
 
 def assemble(config: ModelConfig, own: OwnParts = NONE) -> Model:
-    """The model's parts put together, with whatever weights their constructors leave."""
+    """Put the model's parts together, with whatever weights their constructors leave."""
     model = _assemble(config, own)
     model.own_parts = own
     return model
@@ -184,7 +184,7 @@ def _norm(config: ModelConfig, own: OwnParts) -> nn.Module:
 
 
 def _last_norm(config: ModelConfig, own: OwnParts) -> nn.Module | None:
-    """The norm at the end of a stack, which pre-norm layers need."""
+    """Return the norm at the end of a stack, which pre-norm layers need."""
     return _norm(config, own) if config.norm_placement == "pre" else None
 
 

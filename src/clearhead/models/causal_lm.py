@@ -1,4 +1,4 @@
-"""The decoder alone: predicts each token from those before it (GPT-2, Llama)."""
+"""The decoder-only model, which predicts each token from the tokens before it (GPT-2, Llama)."""
 
 from torch import nn
 
@@ -44,11 +44,11 @@ class CausalLM(nn.Module):
         cache: Cache | None = None,
         recorder: Recorder | None = None,
     ) -> Logits:
-        """Logits of the token that follows each token.
+        """Return the logits of the token that follows each token.
 
-        Padding may stand on either side; `real` says how it is known (see `RealGiven`).
-        `documents` numbers the documents packed into each row. With a cache, `tokens` are only
-        the new ones, and the cache grows by them."""
+        Padding may stand on either side; `real` says how it is known (see `RealGiven`). `documents`
+        gives each token the number of its document, if documents are packed into rows. With a
+        cache, `tokens` are only the new ones, and the cache grows by them."""
         x = self.hidden(tokens, real=real, documents=documents, cache=cache, recorder=recorder)
         return self.output(x, self.tokens)
 
@@ -61,7 +61,7 @@ class CausalLM(nn.Module):
         cache: Cache | None = None,
         recorder: Recorder | None = None,
     ) -> Stream:
-        """The input of the output projection, for losses that never hold all logits."""
+        """Return the input of the output projection, for losses that never hold all logits."""
         if cache is None:
             check_length(tokens.shape[1], self.config.max_length)
         mask = resolve_real(tokens, real, self.config)
@@ -83,5 +83,6 @@ class CausalLM(nn.Module):
         )
 
     def new_cache(self, batch_size: int, capacity: int = 0) -> Cache:
-        """Memory for `capacity` tokens is reserved at once; the cache takes more as it grows."""
+        """Return an empty cache. It reserves memory for `capacity` tokens at once, and more as it
+        grows."""
         return self.decoder.new_cache(batch_size, capacity, like=self.tokens.weight)

@@ -1,12 +1,13 @@
-"""Initial weights of every kind of part.
+"""The initial weights of every kind of part.
 
 Matrices are drawn from N(0, init_std); the two (or, with cross-attention, three) matrices per layer
-that write into the residual stream are drawn narrower, by 1/√(number of such matrices in the
-stack), so that the stream's variance does not grow with depth (GPT-2). Biases are 0, norms 1. A
-part of the user's own initialises itself, in its constructor.
+that write into the residual stream have a standard deviation that is smaller by 1/√(number of such
+matrices in the stack), so that the stream's variance does not grow with depth (GPT-2). Biases are 0
+and norms are 1. A user's own part initialises itself in its constructor.
 
-The first loss is then about ln V + d_model·init_std²/2. With a tied and scaled table the token just
-read scores itself as well, with up to d_model·init_std: with V = 8,000, 512 wide, 9.9, not 9.1."""
+The first loss is then about ln V + d_model·init_std²/2. With a tied and scaled table, the token
+just read also raises its own score, by up to d_model·init_std: with V = 8,000 and d_model = 512,
+the first loss is 9.9, not 9.1."""
 
 import math
 from collections.abc import Iterator
@@ -29,18 +30,19 @@ from clearhead.parts.residual import Residual
 from clearhead.stacks.encoder import Stack
 
 DRAWN = (nn.Linear, TokenEmbedding, LearnedPositions, OutputProjection)
-"""Our modules whose matrices are drawn at random."""
+"""clearhead's modules whose matrices are drawn at random."""
 
 
 def materialise(model: nn.Module, device: torch.device | str) -> None:
-    """Give a model that was built on the meta device memory: its fixed tables are filled, its
-    parameters are not (initialise or load them next). `to_empty` would import sympy: a second."""
+    """Allocate memory for a model that was built on the meta device. This fills the fixed tables
+    but not the parameters: initialise or load them next. `to_empty` would import sympy, which takes
+    a second."""
     model._apply(lambda tensor: torch.empty(tensor.shape, dtype=tensor.dtype, device=device))
     fill_tables(model)
 
 
 def fill_tables(model: nn.Module) -> None:
-    """Compute what is not stored with the weights."""
+    """Fill the fixed tables, which are not stored with the weights."""
     for module in model.modules():
         if isinstance(module, SinusoidalPositions | RotaryPositions | AlibiPositions):
             module.fill_tables()
@@ -61,8 +63,8 @@ def initialise(model: nn.Module, seed: int) -> None:
 
 
 def initial_weights(model: nn.Module, seed: int) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
-    """Every parameter with values drawn for it, in the order of the model's modules: a function of
-    the configuration, the seed and the kind of device, whatever the global generator holds."""
+    """Draw values for every parameter, in the order of the model's modules. The values depend only
+    on the configuration, the seed and the kind of device, not on torch's global generator."""
     config: ModelConfig = model.config  # pyright: ignore
     device = next(model.parameters()).device
     generator = torch.Generator(device=device).manual_seed(seed)
@@ -89,8 +91,8 @@ def initial_weights(model: nn.Module, seed: int) -> Iterator[tuple[torch.Tensor,
 
 
 def _residual_stds(model: nn.Module, std: float) -> dict[nn.Module, float]:
-    """The standard deviation of each matrix that writes into a stack's residual stream: one in
-    each residual connection, the user's own included."""
+    """Return the standard deviation of each matrix that writes into a stack's residual stream. Each
+    residual connection has one such matrix; the user's own parts count too."""
     stds: dict[nn.Module, float] = {}
     for tower in model.modules():
         if isinstance(tower, Stack):

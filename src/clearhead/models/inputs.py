@@ -9,20 +9,21 @@ from clearhead.parts import masks
 from clearhead.shapes import Bool, Positions, Real, Tensor, Tokens
 
 RealGiven = Bool[Tensor, "batch _"] | Literal["all"] | None
-"""Which tokens are real, as the caller gives it. None: all but the pad id, so that a mask cannot be
-forgotten. "all": there is no padding, which saves the mask. A mask: exactly those, for models whose
-pad id has a second meaning."""
+"""Which tokens are real, as the caller says it. None: all but the pad id, so that a mask cannot be
+forgotten. "all": there is no padding, and no mask is needed. A mask: exactly the tokens that it
+marks, for models whose pad id has a second meaning."""
 
 
 def resolve_real(tokens: Tokens, real: RealGiven, config: ModelConfig) -> Real | None:
-    """The real tokens as a mask; None where all are real."""
+    """Return the mask of the real tokens; None if all tokens are real."""
     if isinstance(real, str) or (real is None and config.pad_id is None):
         return None
     return tokens != config.pad_id if real is None else real
 
 
 def sequence_positions(tokens: Tokens, real: Real | None) -> Positions:
-    """Positions from the first real token; one row for all where nothing is padding."""
+    """Return positions counted from the first real token: a single row for all sequences if there
+    is no padding."""
     if real is None:
         return torch.arange(tokens.shape[1], device=tokens.device)[None]
     return masks.count_positions(real)

@@ -1,4 +1,5 @@
-"""The encoder alone (BERT): fills in masked tokens from both sides, or labels a whole text."""
+"""The encoder-only models (BERT), which fill in masked tokens from both sides, or label a whole
+text."""
 
 import torch
 from torch import nn
@@ -15,7 +16,7 @@ from clearhead.stacks.encoder import Encoder
 
 
 class EncoderModel(nn.Module):
-    """What both models share: the encoder stack, its embeddings, and a head after it."""
+    """The base of both models: the encoder stack, its embeddings, and a head after the stack."""
 
     def __init__(
         self,
@@ -42,7 +43,7 @@ class EncoderModel(nn.Module):
         real: RealGiven = None,
         recorder: Recorder | None = None,
     ) -> Stream:
-        """A vector per token that depends on the whole sequence."""
+        """Return a vector per token that depends on the whole sequence."""
         check_length(tokens.shape[1], self.config.max_length)
         if segments is not None and not self.config.n_segments:
             raise InputError("this model has no segments; leave them out, or set n_segments")
@@ -53,7 +54,8 @@ class EncoderModel(nn.Module):
 
 
 class MaskedLM(EncoderModel):
-    """A masked language model: its head, and then a score per token of the vocabulary."""
+    """A masked language model. After the stack, its head and the output projection give a score per
+    token of the vocabulary."""
 
     def __init__(
         self,
@@ -76,7 +78,7 @@ class MaskedLM(EncoderModel):
         real: RealGiven = None,
         recorder: Recorder | None = None,
     ) -> Logits:
-        """Logits of the token that belongs at each position."""
+        """Return the logits of the token that belongs at each position."""
         x = self.hidden(tokens, segments=segments, real=real, recorder=recorder)
         return self.output(x, self.tokens)
 
@@ -88,12 +90,12 @@ class MaskedLM(EncoderModel):
         real: RealGiven = None,
         recorder: Recorder | None = None,
     ) -> Stream:
-        """The input of the output projection, for losses that never hold all logits."""
+        """Return the input of the output projection, for losses that never hold all logits."""
         return self.head(self.encode(tokens, segments=segments, real=real, recorder=recorder))
 
 
 class Classifier(EncoderModel):
-    """A classifier: its head gives a score per label of `config.labels`."""
+    """A classifier, whose head gives a score per label of `config.labels`."""
 
     def forward(
         self,
@@ -103,7 +105,7 @@ class Classifier(EncoderModel):
         real: RealGiven = None,
         recorder: Recorder | None = None,
     ) -> Float[Tensor, "batch labels"]:
-        """Logits of each text's labels, from the vector of its first real token."""
+        """Return the logits of each text's labels, from the vector of its first real token."""
         x = self.encode(tokens, segments=segments, real=real, recorder=recorder)
         mask = resolve_real(tokens, real, self.config)
         first = 0 if mask is None else mask.int().argmax(1)

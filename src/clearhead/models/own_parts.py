@@ -1,4 +1,4 @@
-"""The user's own parts in place of clearhead's: checked, named, built."""
+"""Checks, names and builds a user's own parts, which replace clearhead's."""
 
 import sys
 from collections.abc import Iterator
@@ -18,9 +18,9 @@ from clearhead.parts.attention import MultiHeadAttention
 @dataclass(frozen=True, kw_only=True)
 class OwnParts:
     """Classes that replace what the configuration names; None: clearhead's. Each is built as
-    `Part(config)`, an attention as `Part(config, causal=…)`; its constructor gives it its first
-    weights. Positions are called with the numbers of the positions, and what they return is added
-    to the embeddings; they replace rotary positions and ALiBi, too."""
+    `Part(config)`, an attention as `Part(config, causal=…)`; the constructor sets its initial
+    weights. A part for positions is called with the numbers of the positions, and its result is
+    added to the embeddings; it replaces rotary positions and ALiBi, too."""
 
     attention: type[MultiHeadAttention] | None = None
     """A subclass of `MultiHeadAttention`: caches need its `look_at`, `n_kv_heads`, `d_head`."""
@@ -35,8 +35,8 @@ class OwnParts:
 
     @property
     def names(self) -> dict[str, str]:
-        """The name of each class (FILE.py:NAME), by role. They are saved with a model; a file is
-        never run because of one."""
+        """The name of each class (FILE.py:NAME), by role. The names are saved with a model, but no
+        file is ever run because a model names it."""
         return {role: part_name(part) for role, part in self.given.items()}
 
 
@@ -44,13 +44,14 @@ NONE = OwnParts()
 
 
 def part_name(part: type) -> str:
-    """FILE.py:NAME; without a file, as in a shell, the module's name stands for it."""
+    """Return FILE.py:NAME, or MODULE:NAME if the class was defined without a file, as in a
+    shell."""
     file = getattr(sys.modules.get(part.__module__), "__file__", None)
     return f"{Path(file).name if file else part.__module__}:{part.__qualname__}"
 
 
 def build_part(part: type[nn.Module], config: ModelConfig, **settings: bool) -> nn.Module:
-    """Builds one part of the user's own, if its constructor takes these arguments."""
+    """Builds one of the user's own parts, if its constructor takes these arguments."""
     try:
         return part(config, **settings)
     except TypeError as error:
@@ -61,8 +62,8 @@ def build_part(part: type[nn.Module], config: ModelConfig, **settings: bool) -> 
 
 
 def own_parts_in(module: nn.Module) -> dict[nn.Module, ModelConfig]:
-    """Every part of a model that is the user's own, the outermost where they are nested; with the
-    configuration that it was built from. `module` may be something around the model."""
+    """Yield every part of a model that is the user's own, with the configuration that it was built
+    from; of nested parts, only the outermost. `module` may be a wrapper around the model."""
     parts: dict[nn.Module, ModelConfig] = {}
     inside: set[nn.Module] = set()
     for model in module.modules():
@@ -80,9 +81,9 @@ def own_parts_in(module: nn.Module) -> dict[nn.Module, ModelConfig]:
 def first_values(
     module: nn.Module, config: ModelConfig, seed: int, device: torch.device
 ) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
-    """Each tensor of a part of the user's own, with the values that its constructor gives it. The
-    part is built once more, since the model itself is built without memory. A tensor that the
-    constructor leaves as it was allocated is an error."""
+    """Return each tensor of a user's own part with the values that the part's constructor gives it.
+    The part is built once more, since the model itself is built without memory. Raises if the
+    constructor does not fill a tensor."""
     settings = {"causal": module.causal} if isinstance(module, MultiHeadAttention) else {}
     with torch.random.fork_rng(), torch.device(device), _marked_memory():
         torch.manual_seed(seed)
@@ -99,7 +100,7 @@ def first_values(
 
 @contextmanager
 def _marked_memory() -> Iterator[None]:
-    """Memory that is allocated and not filled holds NaN."""
+    """Inside the block, memory that is allocated but not filled holds NaN."""
     settings: Any = torch.utils.deterministic
     before = torch.get_deterministic_debug_mode(), settings.fill_uninitialized_memory
     torch.set_deterministic_debug_mode("error")

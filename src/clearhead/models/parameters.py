@@ -1,4 +1,4 @@
-"""How many parameters a model has."""
+"""Counts the parameters of a model."""
 
 from typing import NamedTuple
 
@@ -14,12 +14,12 @@ class ParameterCount(NamedTuple):
 
     total: int
     without_embeddings: int
-    """Without the tables of tokens, segments and positions. A separate output matrix counts; a
-    table that is also the output is subtracted once."""
+    """The count without the tables of tokens, segments and positions. It includes a separate output
+    matrix. A table that is also the output matrix is left out."""
 
 
 def count_parameters(model: nn.Module) -> ParameterCount:
-    """Each tensor once, however many names it has. Works on the meta device."""
+    """Count each tensor once, however many names it has. This works on the meta device, too."""
     if not isinstance(model, nn.Module):
         raise InputError(f"{type(model).__name__} is not a module; give a model (of a run: .model)")
     total = sum(parameter.numel() for parameter in model.parameters())

@@ -46,7 +46,7 @@ class Seq2Seq(nn.Module):
 
     @property
     def target_table(self) -> TokenEmbedding:
-        """The token table of the target: its own, or the shared one."""
+        """The token table of the target language: its own, or the one that both languages share."""
         return self.tokens if self.target_tokens is None else self.target_tokens
 
     def forward(
@@ -58,7 +58,7 @@ class Seq2Seq(nn.Module):
         target_real: RealGiven = None,
         recorder: Recorder | None = None,
     ) -> Logits:
-        """Logits of the token that follows each target token, given the whole source.
+        """Return the logits of the token that follows each target token, given the whole source.
 
         Padding may stand on either side; `source_real` and `target_real` say how it is known
         (see `RealGiven`)."""
@@ -68,7 +68,7 @@ class Seq2Seq(nn.Module):
     def encode(
         self, source: Source, *, real: RealGiven = None, recorder: Recorder | None = None
     ) -> Memory:
-        """Runs the encoder once; the result serves any number of decoding steps."""
+        """Run the encoder once. Any number of decoding steps can use the result."""
         check_length(source.shape[1], self.config.max_length)
         mask = resolve_real(source, real, self.config)
         positions = sequence_positions(source, mask)
@@ -84,8 +84,8 @@ class Seq2Seq(nn.Module):
         cache: Cache | None = None,
         recorder: Recorder | None = None,
     ) -> Logits:
-        """Either `memory` is the encoded source, or the cache holds it, and `target` is only the
-        new tokens."""
+        """Run the decoder. Either `memory` is the encoded source, or the cache holds the source and
+        `target` is only the new tokens."""
         x = self.decode_hidden(target, memory, real=real, cache=cache, recorder=recorder)
         return self.output(x, self.target_table)
 
@@ -98,7 +98,7 @@ class Seq2Seq(nn.Module):
         cache: Cache | None = None,
         recorder: Recorder | None = None,
     ) -> Stream:
-        """The input of the output projection, for losses that never hold all logits."""
+        """Return the input of the output projection, for losses that never hold all logits."""
         if (memory is None) == (cache is None):
             raise InputError(
                 "decode attends to one source; pass either the memory that encode returned, "
@@ -120,6 +120,6 @@ class Seq2Seq(nn.Module):
         )
 
     def new_cache(self, memory: Memory, capacity: int = 0) -> Cache:
-        """A cache for target tokens over a source that has been encoded. Memory for `capacity` of
-        them is reserved at once; the cache takes more as it grows."""
+        """Return a cache for target tokens over a source that has been encoded. It reserves memory
+        for `capacity` tokens at once, and more as it grows."""
         return self.decoder.new_cache(len(memory.states), capacity, self.tokens.weight, memory)

@@ -21,10 +21,11 @@ Heads = Float[Tensor, "batch heads query d_head"]
 def attention_scores(
     queries: Heads, keys: Float[Tensor, "batch kv_heads key d_head"], *, bias: Bias | None = None
 ) -> Weights:
-    """Q·Kᵀ / √d_head and ALiBi's bias, before any mask."""
+    """Compute Q·Kᵀ / √d_head and add ALiBi's bias, if there is one. No mask is applied yet."""
     keys = one_per_query_head(keys, queries)
     scores = (queries / math.sqrt(queries.shape[-1])) @ keys.transpose(-2, -1)
-    # In half precision no mask value is both finite and clearly below every score.
+    # The scores are in fp32: in half precision, no mask value is both finite and clearly below
+    # every score.
     scores = scores.to(torch.promote_types(scores.dtype, torch.float32))
     if bias is not None:
         scores += bias
@@ -62,7 +63,8 @@ def explicit_attention(
     bias: Bias | None = None,
     dropout: Callable[[Tensor], Tensor] | None = None,
 ) -> Heads:
-    """softmax(Q·Kᵀ / √d_head)·V, as written: the definition of attention in this package."""
+    """Compute softmax(Q·Kᵀ / √d_head)·V as the paper writes it. This function defines attention in
+    this package."""
     weights = attention_weights(queries, seen.keys, allowed=allowed, causal=causal, bias=bias)
     if dropout is not None:
         weights = dropout(weights)
@@ -78,7 +80,8 @@ def fused_attention(
     bias: Bias | None = None,
     p_dropout: float = 0.0,
 ) -> Heads:
-    """The same result by torch's kernel, which never holds the whole matrix of weights."""
+    """Compute the same result with torch's kernel, which never holds the whole matrix of
+    weights."""
     n_queries, n_keys = queries.shape[2], seen.keys.shape[2]
     is_causal = causal and allowed is None and bias is None
     if is_causal and n_queries != n_keys:  # the kernel's own aligns to the top left
@@ -98,7 +101,8 @@ def fused_attention(
 
 
 class MultiHeadAttention(nn.Module):
-    """n_heads attentions in parallel (section 3.2.2), with one combined matrix per role.
+    """Multi-head attention (section 3.2.2): n_heads attentions in parallel, with one matrix for all
+    heads in each role.
 
     With `n_kv_heads` below `n_heads`, groups of query heads share keys and values. `causal` is
     decided when the layer is built, so that no caller can forget it."""
@@ -128,7 +132,8 @@ class MultiHeadAttention(nn.Module):
         self.dropout = Dropout(p_dropout)
 
     def look_at(self, x: Stream, rotation: Rotation | None = None) -> KeysValues:
-        """K = x·Wᴷ and V = x·Wⱽ, which queries of this or another sequence look at in `forward`."""
+        """Compute K = x·Wᴷ and V = x·Wⱽ, at which queries of this or another sequence look in
+        `forward`."""
         keys = split_heads(self.key(x), self.n_kv_heads)
         values = split_heads(self.value(x), self.n_kv_heads)
         return KeysValues(keys if rotation is None else rotate(keys, rotation), values)
@@ -140,28 +145,28 @@ class MultiHeadAttention(nn.Module):
         view: View,
         record: Callable[[Weights], None] | None = None,
     ) -> Float[Tensor, "batch query d_model"]:
-        """Attention of x over the keys and values that `look_at` returned."""
+        """Let x attend to the keys and values that `look_at` returned."""
         queries = self.queries_of(x, view.rotation)
         if record is not None:
             record(self.weights_of(queries, seen, view))
         return self.output(merge_heads(self.attend(queries, seen, view)))
 
     def queries_of(self, x: Stream, rotation: Rotation | None = None) -> Heads:
-        """The queries of x, split into heads and rotated."""
+        """Compute the queries of x, split into heads and rotated."""
         queries = split_heads(self.query(x), self.n_heads)
         return queries if rotation is None else rotate(queries, rotation)
 
     def weights_of(self, queries: Heads, seen: KeysValues, view: View) -> Weights:
-        """How much each query attends to each key, before dropout."""
+        """Return how much each query attends to each key, before dropout."""
         return attention_weights(
             queries, seen.keys, allowed=view.allowed, causal=self.causal, bias=view.bias
         )
 
     def attend(self, queries: Heads, seen: KeysValues, view: View) -> Heads:
-        """Each head's weighted sum of the values, before the output matrix."""
+        """Compute each head's weighted sum of the values, before the output matrix."""
         mask = {"allowed": view.allowed, "causal": self.causal, "bias": view.bias}
         p_dropout = self.dropout.p if self.training else 0.0
-        # On the CPU the kernel has no dropout of its own, and torch's stand-in for it is slow.
+        # On the CPU, torch's kernel has no dropout, and what torch does instead is slow.
         if self.kind == "explicit" or (p_dropout > 0 and queries.device.type == "cpu"):
             return explicit_attention(queries, seen, **mask, dropout=self.dropout)
         return fused_attention(queries, seen, **mask, p_dropout=p_dropout)

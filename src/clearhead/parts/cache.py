@@ -1,8 +1,10 @@
-"""Keys and values that are computed once and used again (the paper has no section on this).
+"""A cache of keys and values, which are computed once and used again (the paper has no section on
+this).
 
-A cache is made by a model (`new_cache`), passed to its calls, and grows with each of them. Column c
-of a row holds the row's token at position c; padding is not kept. So rows of different lengths
-stand side by side, each counting for itself, and rows can leave, join and take tokens back."""
+A model makes a cache (`new_cache`). The caller passes it to each call, and each call extends it.
+Column c of a row holds the row's token at position c; padding is not kept. Rows of different
+lengths can therefore stand side by side, and each row counts its own positions. Rows can leave and
+join, and their last tokens can be forgotten."""
 
 from typing import NamedTuple
 
@@ -17,7 +19,7 @@ SPARE = 16  # columns that are reserved beyond those in use
 
 
 class KeysValues(NamedTuple):
-    """What an attention attends to, projected and split into heads."""
+    """The keys and values that an attention attends to, projected and split into heads."""
 
     keys: Float[Tensor, "batch kv_heads key d_head"]
     values: Float[Tensor, "batch kv_heads key d_head"]
@@ -35,15 +37,16 @@ class Cache:
     ) -> None:
         self.layers = layers
         self.sources = sources
-        """What cross-attention looks at, by layer: one row for each row of the cache, or for each
-        `rows_per_source` of them (the hypotheses of one beam)."""
+        """The keys and values of cross-attention, by layer. They have one row for each row of the
+        cache, or for each `rows_per_source` rows (the hypotheses of one beam)."""
         self.real_source = real_source
         self.rows_per_source = 1
         self.lengths = [0] * len(layers[0].keys)
         self.shown = 0
-        """Columns that the attention of the present call is shown."""
+        """Number of columns that attention sees in the present call."""
         self.columns: Int[Tensor, "batch length"] | None = None
-        """Where the tokens of the present call go; None: all rows have the same next columns."""
+        """Columns into which the tokens of the present call go; None: all rows have the same next
+        columns."""
 
     @property
     def length(self) -> int:
@@ -53,8 +56,9 @@ class Cache:
     def extend(
         self, n_tokens: int, real: Bool[Tensor, "batch length"] | None, max_length: int
     ) -> Int[Tensor, "#batch length"]:
-        """Take in the tokens of a call, and return their positions: each row continues counting
-        from its own last real token. A call with too many leaves the cache as it was."""
+        """Reserve columns for the tokens of a call, and return their positions. Each row continues
+        to count from its own last real token. If there are too many tokens, the cache stays as it
+        was."""
         device = self.layers[0].keys.device
         shown = self.length + n_tokens
         if min(self.lengths, default=0) == self.length and (real is None or bool(real.all())):
@@ -74,7 +78,7 @@ class Cache:
         return positions
 
     def allowed(self, positions: Positions) -> Allowed | None:
-        """What the tokens of the present call may look at; None: what causality allows anyway."""
+        """Return the mask for the tokens of the present call; None: causality alone decides."""
         return None if self.columns is None else masks.up_to(positions, self.shown)
 
     def key_positions(self) -> Int[Tensor, "1 key"]:
@@ -82,9 +86,9 @@ class Cache:
         return torch.arange(self.shown, device=self.layers[0].keys.device)[None]
 
     def reorder(self, rows: Int[Tensor, " new_batch"], rows_per_source: int = 1) -> None:
-        """Row i becomes a copy of row rows[i]; the batch may shrink or grow. Each
-        `rows_per_source` rows that stand together look at one source, that of the first."""
-        n_columns = self.length + SPARE  # more may be reserved, and need not be copied
+        """Make row i a copy of row rows[i]; the batch may shrink or grow. Each group of
+        `rows_per_source` neighbouring rows looks at one source, that of its first row."""
+        n_columns = self.length + SPARE  # further reserved columns need not be copied
         self.layers = [_rows_of(each, rows, n_columns) for each in self.layers]
         if self.sources is not None:
             chosen = rows[::rows_per_source] // self.rows_per_source
@@ -96,7 +100,7 @@ class Cache:
         self.lengths = [self.lengths[row] for row in rows.tolist()]
 
     def join(self, other: "Cache") -> None:
-        """Appends the rows of another cache of the same model to these."""
+        """Append the rows of another cache of the same model."""
         capacity = max(self.length, other.length) + SPARE
         self.layers = _stacked(self.layers, other.layers, capacity)
         if self.sources is not None and other.sources is not None:
@@ -108,7 +112,7 @@ class Cache:
         self.lengths = self.lengths + other.lengths
 
     def forget(self, counts: list[int]) -> None:
-        """Take back the last tokens of each row, as many as its count."""
+        """Remove the last tokens of each row: as many as `counts` says for the row."""
         self.lengths = [length - n for length, n in zip(self.lengths, counts, strict=True)]
 
 
@@ -125,11 +129,13 @@ class LayerCache(NamedTuple):
         return self.cache.sources[self.layer]
 
     def append(self, new: KeysValues) -> KeysValues:
-        """Append the keys and values of this call's tokens to the old ones; return all of them."""
+        """Append the keys and values of this call's tokens to the old ones, and return all of
+        them."""
         cache, n_tokens = self.cache, new.keys.shape[2]
         own = cache.layers[self.layer]
         if cache.shown > own.keys.shape[2]:
-            # Half as much again each time: in the long run a column is copied twice.
+            # The cache grows by a half each time, so that in the long run each column is copied
+            # twice.
             capacity = cache.shown + max(SPARE, cache.shown // 2)
             own = cache.layers[self.layer] = _with_columns(own, capacity)
         for mine, theirs in zip(own, new):
@@ -142,7 +148,8 @@ class LayerCache(NamedTuple):
 
 
 def _with_columns(of: KeysValues, n: int) -> KeysValues:
-    """Cut, or filled up with zeros: values that are never attended to must still be numbers."""
+    """Cut a tensor to the number of columns, or fill it up with zeros: values that are never
+    attended to must still be numbers."""
     return KeysValues(*(F.pad(t, (0, 0, 0, n - t.shape[2])) for t in of))
 
 

@@ -1,4 +1,5 @@
-"""Dropout (section 5.4); on the CPU it draws a quarter of the numbers that `nn.Dropout` draws."""
+"""Dropout (section 5.4). On the CPU, it draws a quarter of the random numbers that `nn.Dropout`
+draws."""
 
 import torch
 import torch.nn.functional as F
@@ -21,7 +22,7 @@ class Dropout(nn.Module):
         if not self.training or self.p == 0:
             return x
         if x.device.type != "cpu" or torch.compiler.is_compiling():
-            return F.dropout(x, self.p)  # GPUs, and compiled code, draw fast by themselves
+            return F.dropout(x, self.p)  # GPUs and compiled code draw fast without it
         return _FastDropout.apply(x, self.p)  # pyright: ignore[reportReturnType]
 
     def extra_repr(self) -> str:
@@ -30,8 +31,8 @@ class Dropout(nn.Module):
 
 class _FastDropout(torch.autograd.Function):
     """`F.dropout` asks torch's one-threaded generator for a number per element, which takes a
-    quarter of a small model's step. This asks for a quarter of the numbers from the same generator,
-    so that seeds and saved generator states work as usual."""
+    quarter of a small model's step. This function takes a quarter of the numbers, and from the same
+    generator, so that seeds and saved generator states work as usual."""
 
     @staticmethod
     def forward(ctx, x: Tensor, p: float) -> Tensor:  # pyright: ignore

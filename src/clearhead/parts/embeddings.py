@@ -13,8 +13,8 @@ from clearhead.shapes import Float, Int, Logits, Positions, Real, Stream, Tensor
 
 
 class TokenEmbedding(nn.Module):
-    """A vector per token, times √d_model where `scale` is set, so that the positions added to them
-    do not dominate."""
+    """Gives each token its vector, times √d_model if `scale` is set, so that the positions, which
+    are added later, do not dominate."""
 
     def __init__(self, vocab_size: int, d_model: int, *, scale: bool) -> None:
         super().__init__()
@@ -24,7 +24,7 @@ class TokenEmbedding(nn.Module):
     def forward(self, tokens: Tokens) -> Stream:
         try:
             vectors = F.embedding(tokens, self.weight)
-        except IndexError:  # only where processors look rows up: an accelerator reports it later
+        except IndexError:  # on CPUs only: an accelerator would report the error later
             raise TokenIdError(
                 f"ids from {int(tokens.min())} to {int(tokens.max())} are looked up in a table of "
                 f"{len(self.weight)}, whose ids are 0 to {len(self.weight) - 1}; encode the text "
@@ -37,10 +37,10 @@ class TokenEmbedding(nn.Module):
 
 
 class InputEmbedding(nn.Module):
-    """What is added to the tokens before the first layer: positions, segments; then a norm if
-    there is one, and dropout, once. Padding becomes zeros, whatever its row of the table holds.
-
-    The token table is passed in, since both stacks and the output may share it."""
+    """Makes the input of the first layer: adds positions and segments to the token vectors, and
+    applies the norm, if there is one, and dropout. Padding becomes zeros, whatever its row of the
+    table holds. The caller passes the token table, since both stacks and the output may share
+    it."""
 
     def __init__(
         self,
@@ -75,10 +75,9 @@ class InputEmbedding(nn.Module):
 
 
 class OutputProjection(nn.Module):
-    """Turns the last layer's output into a score per token of the vocabulary.
-
-    Tied, it has no matrix of its own and is given the token table at each call: there is one tensor
-    with one name, which copying, loading or moving the model cannot separate."""
+    """Turns the last layer's output into a score per token of the vocabulary. If tied, it has no
+    matrix of its own; each call passes the token table. The table is then one tensor with one name,
+    so copying, loading or moving the model cannot split it in two."""
 
     def __init__(self, d_model: int, vocab_size: int, *, tied: bool, bias: bool) -> None:
         super().__init__()

@@ -1,5 +1,5 @@
-"""Which positions may attend to which: the models make all their masks here (sections 3.1 and
-3.2.3).
+"""Masks: which positions may attend to which. The models make all their masks here (sections 3.1
+and 3.2.3).
 
 A mask is a Bool called `allowed`: True means that the query may attend to the key. It broadcasts to
 (batch, heads, query, key); masks combine with `&`; None means that everything is allowed. A query
@@ -20,15 +20,15 @@ def causal(
 ) -> Bool[Tensor, "1 1 query key"]:
     """A query may attend to itself and to earlier keys.
 
-    Aligned to the bottom right: the last query belongs to the last key, so that with a cache, where
-    the queries are fewer than the keys, the newest token still sees every key."""
+    The mask is aligned to the bottom right: the last query belongs to the last key. With a cache
+    there are fewer queries than keys, and the newest token still sees every key."""
     square = torch.ones(n_queries, n_keys, dtype=torch.bool, device=device)
     return square.tril(n_keys - n_queries)[None, None]
 
 
 def up_to(positions: Positions, n_keys: int) -> Allowed:
     """The mask over a cache, whose column c holds the token at position c: a query may look at
-    itself and at what came before, however many columns other rows have."""
+    itself and at earlier tokens, however many columns other rows have."""
     columns = torch.arange(n_keys, device=positions.device)
     return (columns <= positions[:, :, None])[:, None]
 
@@ -47,8 +47,9 @@ def both(one: Tensor | None, other: Tensor | None) -> Tensor | None:
 
 def as_bias(allowed: Allowed, dtype: torch.dtype) -> Bias:
     """0 where allowed, a large negative value elsewhere. It is added to the scores instead of
-    filled in, because the gradient of a sum costs nothing. Finite, since a row of nothing but -inf
-    would give NaN; half of the least number, so that adding a score cannot overflow."""
+    filled in, because the gradient of a sum costs nothing. The value is finite, since a row of
+    nothing but -inf would give NaN. It is half of the lowest number, so that adding a score cannot
+    overflow."""
     bias = torch.zeros(allowed.shape, dtype=dtype, device=allowed.device)
     return bias.masked_fill_(~allowed, torch.finfo(dtype).min / 2)
 

@@ -1,7 +1,7 @@
 """Positions of tokens (section 3.5): sinusoidal and learned ones, added to the embeddings.
 
-All positions, those of `parts/later` too, are given as numbers, so that padding on the left and
-cached tokens need no special case."""
+All kinds of positions, also those in `parts/later`, take the numbers of the positions as an
+argument, so that padding on the left and cached tokens need no special case."""
 
 import math
 from collections.abc import Callable
@@ -24,16 +24,18 @@ def sinusoid(
     base: float = 10_000.0,
     spacing: Literal["open", "closed"] = "open",
 ) -> Float[Tensor, "n_positions d_model"]:
-    """sin and cos of position / base^(2i/d_model), for i in 0 … d_model/2 - 1 (section 3.5).
+    """Compute sin and cos of position / base^(2i/d_model), for i in 0 … d_model/2 - 1 (section
+    3.5).
 
     The paper interleaves sines and cosines; Marian and Pegasus put the sines in the first half.
-    Only the order of dimensions differs; weights trained with one do not fit the other. With
-    `spacing="closed"` the wavelengths reach 2π·base itself (tensor2tensor, fairseq, M2M100)."""
+    Only the order of the dimensions differs, but weights trained with one order do not fit the
+    other. With `spacing="closed"` the wavelengths reach 2π·base itself (tensor2tensor, fairseq,
+    M2M100)."""
     half = d_model // 2
     if spacing == "open":
         frequency = base ** -(torch.arange(half, dtype=torch.float64) / half)
     else:
-        # In fp32 and in this order of operations, as M2M100 was trained and is served.
+        # M2M100 was trained, and is served, in fp32 and in this order of operations.
         frequency = torch.exp(torch.arange(half) * -(math.log(base) / (half - 1)))
     angle = torch.arange(n_positions)[:, None] * frequency
     sines_cosines = torch.stack((angle.sin(), angle.cos()), dim=1 if pairs == "halves" else 2)
@@ -41,7 +43,8 @@ def sinusoid(
 
 
 def check_length(length: int, max_length: int) -> None:
-    """A table of positions ends somewhere: say so before it is indexed past its end."""
+    """Raises if a sequence is longer than the table of positions, before the table is indexed past
+    its end."""
     if length > max_length:
         raise InputError(
             f"{length} tokens are more than max_length={max_length}; "
@@ -50,7 +53,7 @@ def check_length(length: int, max_length: int) -> None:
 
 
 class SinusoidalPositions(nn.Module):
-    """The fixed table: no parameter, and not saved with the weights."""
+    """The fixed table of positions. It is no parameter and is not saved with the weights."""
 
     def __init__(
         self, n_positions: int, d_model: int, *, first: int, formula: Callable[[int, int], Tensor]
@@ -73,7 +76,7 @@ class SinusoidalPositions(nn.Module):
 
 
 class LearnedPositions(nn.Module):
-    """A trained row per position. `first` leaves rows before the first position (RoBERTa: 2)."""
+    """A table with a trained row per position. Its first `first` rows are not used (RoBERTa: 2)."""
 
     def __init__(self, n_positions: int, d_model: int, *, first: int = 0) -> None:
         super().__init__()
@@ -85,7 +88,7 @@ class LearnedPositions(nn.Module):
 
 
 class Rotation(NamedTuple):
-    """cos and sin of each position's angles, ready to rotate queries and keys."""
+    """The cosines and sines of each position's angles, by which queries and keys are rotated."""
 
     cos: Float[Tensor, "#batch 1 length d_head"]
     sin: Float[Tensor, "#batch 1 length d_head"]

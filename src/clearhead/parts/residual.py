@@ -14,8 +14,8 @@ Sublayer = Callable[[Stream], Stream]
 class Residual(nn.Module):
     """Joins a sublayer to the residual stream.
 
-    The paper's post-norm is norm(x + sublayer(x)). Pre-norm is x + sublayer(norm(x)): the stream
-    itself is never normalised; from the embedding to the final norm, sublayers only add to it.
+    The paper's post-norm is norm(x + sublayer(x)). Pre-norm is x + sublayer(norm(x)): nothing
+    normalises the stream itself between the embedding and the final norm; sublayers only add to it.
     `residual=False`, an ablation, removes the x before the plus."""
 
     def __init__(

@@ -1,4 +1,5 @@
-"""What an attention may attend to: computed once for a stack, the same for all its layers."""
+"""What the attentions of a stack may attend to. It is computed once and is the same for all
+layers."""
 
 from collections.abc import Callable
 from typing import NamedTuple
@@ -26,9 +27,9 @@ def view_of_itself(
     alibi: Callable[[Positions, Positions], Bias] | None,
     key_positions: Int[Tensor, "#batch key"] | None = None,
 ) -> View:
-    """A sequence's view of itself. `rotary` and `alibi` are those of `parts/later`. With a cache
-    there are more keys than new tokens, whose positions are `key_positions`; without, they are the
-    same tokens."""
+    """Return the view that a sequence has of itself. `rotary` and `alibi` are parts from
+    `parts/later`. With a cache, there are more keys than new tokens, and `key_positions` are the
+    positions of all keys. Without a cache, keys and queries are the same tokens."""
     keys = positions if key_positions is None else key_positions
     return View(
         allowed=allowed,

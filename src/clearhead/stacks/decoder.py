@@ -1,4 +1,4 @@
-"""The decoder stack of Figure 1; without cross-attention, the whole of a GPT."""
+"""The decoder stack of Figure 1. Without cross-attention, it is the stack of a GPT."""
 
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -23,8 +23,8 @@ class Memory(NamedTuple):
 
 
 class DecoderLayer(nn.Module):
-    """Causal self-attention; cross-attention to the encoder's output, if there is an encoder;
-    a feed-forward network; each with its residual connection."""
+    """Causal self-attention, then cross-attention to the encoder's output (if there is an encoder),
+    then a feed-forward network, each with its residual connection."""
 
     def __init__(
         self,
@@ -52,8 +52,8 @@ class DecoderLayer(nn.Module):
         cache: LayerCache | None = None,
         record: Record | None = None,
     ) -> Stream:
-        """A sublayer is given norm(x) by `Residual`; with post-norm, x itself. A cache already
-        holds the projected source."""
+        """`Residual` passes norm(x) to a sublayer, or x itself with post-norm. If there is a cache,
+        it already holds the projected source."""
 
         def attend_to_the_past(x: Stream) -> Stream:
             seen = self.self_attention.look_at(x, view.rotation)
@@ -68,8 +68,8 @@ class DecoderLayer(nn.Module):
             else:
                 assert source is not None
                 seen = cross.look_at(source)
-            # The hypotheses of a beam look at one source: they are queries side by side.
-            # A micro-batch without rows has no shape to infer.
+            # The hypotheses of a beam look at one source, so their queries stand side by side in
+            # one row. A micro-batch without rows has no shape to infer.
             beam = len(x) != len(seen.keys)
             queries = x.reshape(len(seen.keys), -1, x.shape[2]) if beam else x
             out = cross(queries, seen, source_view, record_as("cross", record))
@@ -82,7 +82,7 @@ class DecoderLayer(nn.Module):
 
 
 class Decoder(Stack):
-    """A stack of decoder layers: no position sees a later one."""
+    """A stack of decoder layers, in which no position sees a later one."""
 
     def forward(
         self,
@@ -123,8 +123,8 @@ class Decoder(Stack):
     def new_cache(
         self, batch_size: int, capacity: int, like: Tensor, memory: Memory | None = None
     ) -> Cache:
-        """An empty cache on the device and in the dtype of `like`. The source's keys and values
-        are computed here, once."""
+        """Return an empty cache on the device and in the dtype of `like`. The source's keys and
+        values are computed here, once."""
         layers: list[KeysValues] = []
         sources: list[KeysValues] = []
         for layer in self.layers:

@@ -30,7 +30,7 @@ class EncoderLayer(nn.Module):
         self.around_self_attention, self.around_feed_forward = residuals
 
     def forward(self, x: Stream, view: View, record: Record | None = None) -> Stream:
-        """A sublayer is given norm(x) by `Residual`; with post-norm, x itself."""
+        """`Residual` passes norm(x) to a sublayer, or x itself with post-norm."""
 
         def attend_to_itself(x: Stream) -> Stream:
             seen = self.self_attention.look_at(x, view.rotation)
@@ -41,7 +41,8 @@ class EncoderLayer(nn.Module):
 
 
 class Stack(nn.Module):
-    """Layers, the final norm that pre-norm layers need, and the positions that all layers use."""
+    """The layers of a stack, the final norm that pre-norm layers need, and the positions that all
+    layers use."""
 
     def __init__(
         self,
@@ -59,7 +60,7 @@ class Stack(nn.Module):
 
 
 class Encoder(Stack):
-    """A stack of encoder layers: each position sees all others."""
+    """A stack of encoder layers, in which each position sees all others."""
 
     def forward(
         self, x: Stream, positions: Positions, real: Real | None, recorder: Recorder | None = None

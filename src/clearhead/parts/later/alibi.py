@@ -9,8 +9,8 @@ from clearhead.shapes import Bias, Int, Tensor
 
 
 class AlibiPositions(nn.Module):
-    """Each head discounts distance at its own rate, 2^(-8·h/n_heads). Without causality the
-    distance counts the same in both directions."""
+    """Each head lowers its scores by the distance times its own slope, 2^(-8·h/n_heads). Without
+    causality, the distance counts the same in both directions."""
 
     def __init__(self, n_heads: int) -> None:
         super().__init__()
@@ -19,7 +19,8 @@ class AlibiPositions(nn.Module):
         self.fill_tables()
 
     def fill_tables(self) -> None:
-        """Fills the slopes; called again once a model from the meta device has memory."""
+        """Fills in the slopes. A model that was built on the meta device calls this again once it
+        has memory."""
         if not self.slopes.is_meta:
             self.slopes.copy_(torch.tensor(_alibi_slopes(len(self.slopes))))
 
@@ -31,8 +32,8 @@ class AlibiPositions(nn.Module):
 
 
 def _alibi_slopes(n_heads: int) -> list[float]:
-    """The paper's slopes; where n_heads is not a power of 2, the missing ones are every second
-    slope of twice as many heads."""
+    """Return the paper's slopes. If n_heads is not a power of 2, the slopes that are missing are
+    every second slope of twice as many heads."""
     power = 2 ** math.floor(math.log2(n_heads))
     slopes = [2 ** (-8 * h / power) for h in range(1, power + 1)]
     between = [2 ** (-8 * h / (2 * power)) for h in range(1, 2 * power + 1, 2)]

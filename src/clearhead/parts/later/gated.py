@@ -9,7 +9,7 @@ from clearhead.shapes import Stream
 class GatedFeedForward(nn.Module):
     """W₂ · (activation(W_gate · x) ⊙ W₁ · x): SwiGLU with SiLU, GEGLU with GELU.
 
-    Three matrices: at equal size, d_ff is two thirds of the plain network's."""
+    It has three matrices, so at equal size d_ff is two thirds of the plain network's."""
 
     def __init__(self, d_model: int, d_ff: int, *, activation: Activation, bias: bool) -> None:
         super().__init__()

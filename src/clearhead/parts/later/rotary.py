@@ -26,10 +26,11 @@ class RotaryPositions(nn.Module):
         self.fill_tables()
 
     def fill_tables(self) -> None:
-        """Fills the tables of angles; called again once a model from the meta device has memory."""
+        """Fills the tables of angles. A model that was built on the meta device calls this again
+        once it has memory."""
         if not self.cos.is_meta:
             n_positions, d_head = self.cos.shape
-            # In fp32 and in this order of operations, as Llama was trained and is served.
+            # Llama was trained, and is served, in fp32 and in this order of operations.
             frequency = 1.0 / self.base ** (torch.arange(0, d_head, 2).float() / d_head)
             angle = torch.arange(n_positions).float()[:, None] * frequency
             if self.pairs == "halves":
