@@ -1,2 +1,2 @@
-"""What `import clearhead` offers: each function takes text and paths, and gives text and objects
-that can be looked into. The command line calls these functions, and has their defaults."""
+"""The functions of `import clearhead`. They take text and paths, and return text and objects that
+you can inspect. The command line calls the same functions, with the same defaults."""

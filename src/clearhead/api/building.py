@@ -20,14 +20,15 @@ def build_model(
     norm: PartGiven = None,
     positions: PartGiven = None,
 ) -> Model:
-    """A model with its initial weights, from a configuration or the name of a preset. The same seed
-    gives the same weights; on the device "meta" there are none, and no memory is used.
+    """Build a model with its initial weights, from a configuration or the name of a preset. The
+    same seed gives the same weights. On the device "meta", the model has no weights and uses no
+    memory.
 
-    Your own part is a class that replaces one of clearhead's. It is built as `Part(config)` (an
-    attention, which must be a subclass of `MultiHeadAttention`, as `Part(config, causal=…)`), and
-    its constructor initialises its weights. The model calls norms and feed-forward networks with
-    (batch, length, d_model). It calls positions with the numbers of the positions, and adds the
-    result to the embeddings.
+    Your own part is a class that replaces one of clearhead's. clearhead builds it as
+    `Part(config)`, and the part's constructor initialises its weights. An attention must be a
+    subclass of `MultiHeadAttention`; clearhead builds it as `Part(config, causal=…)`. The model
+    calls norms and feed-forward networks with a tensor (batch, length, d_model). It calls positions
+    with the numbers of the positions, and adds the result to the embeddings.
     """
     if not isinstance(config, ModelConfig | str):
         raise InputError(

@@ -1,4 +1,4 @@
-"""Calibrates a model's own scores on held-out text."""
+"""Calibrates a model's scores on held-out text."""
 
 import logging
 from dataclasses import replace
@@ -36,13 +36,13 @@ def calibrate(
     reference: LinesGiven | None = None,
     **options: Unpack[Calibrating],
 ) -> Evaluation:
-    """Measure how good a translator's translations of held-out text are by its own scores, and
-    write the curve into its model folder (`calibration.json`). From then on, translations have a
-    confidence: the chrF++, from 0 to 1, to expect.
+    """Measure which quality to expect from a translation, given the score that the translator
+    itself gives it, and write this curve into the model folder (`calibration.json`). From then on,
+    each translation has a confidence: the chrF++ to expect, from 0 to 1.
 
-    A run is calibrated on its validation text, or the `split`, unless you give the lines of
-    `source` and of `reference`, which the model must not have been trained on. Figures are of
-    sentences that the curve was not fitted to.
+    A run is calibrated on its validation text, or on another `split`. Otherwise, give the lines of
+    `source` and `reference`, on which the model must not have been trained. The reported figures
+    are measured on sentences to which the curve was not fitted.
     """
     settings, opened = chosen(CalibrateOptions, options), as_text_model(model)
     translator = opened.opened.translator
@@ -51,7 +51,7 @@ def calibrate(
     if split is not None and (source is not None or reference is not None):
         rule = "is a part of the run's own data"
         raise ConfigError("split", split, rule, "leave out either split or the files")
-    check_scoring(None, lowercase=False)  # before translating, which takes its time
+    check_scoring(None, lowercase=False)  # checked before translating, which takes long
     split = split or ("valid" if source is None and reference is None else None)
     sources, references, where = pairs_to_translate(opened, split, source, reference)
     n = min(settings.lines, len(sources))
@@ -77,7 +77,7 @@ def calibrate(
     )
     written = None
     if settings.save:
-        # The name of a file alone: a model folder is handed on, and paths are private.
+        # Only the file's name is kept: people pass model folders on, and paths are private.
         text = split or (Path(source).name if isinstance(source, str | Path) else "given lines")
         facts = measured.facts | {"text": text, "beam": settings.beam}
         written = write_calibration(model_folder_of(opened.folder), measured.calibration, facts)

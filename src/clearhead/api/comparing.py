@@ -1,4 +1,4 @@
-"""`diff` of two models, each given as a module, a loaded model, a path, or FILE.py:NAME."""
+"""Compares two models, each given as a module, a loaded model, a path, or FILE.py:NAME."""
 
 from pathlib import Path
 
@@ -33,14 +33,15 @@ def diff(
 ) -> PortReport:
     """Find the line at which a port departs from its reference, and why.
 
-    Each model is any `torch.nn.Module`; what `load` returns; the folder of a run, a model folder, a
-    Hugging Face folder (no code in it is run), the name of a shipped model; or FILE.py:NAME, a
-    model or a function that builds one with its weights. That file is run, and may define `calls`.
+    Each model may be any `torch.nn.Module`; what `load` returns; a path or name that `load` takes
+    (no code in a Hugging Face folder is run); or FILE.py:NAME, the name of a model or of a function
+    that builds one with its weights. That file is run, and may define `calls`.
 
-    `inputs`: what both models are called with; without it, tokens are drawn at random, and the
-    models are called as in `examine`. `copy_weights` copies the reference's weights if the two have
-    no weights in common and the shapes determine which goes where. `steps=False` leaves out the
-    cache; `seconds` limits the time of the search. Neither model is changed.
+    `inputs` are the arguments with which both models are called. Without them, tokens are drawn at
+    random, and the models are called as in `examine`. `copy_weights` copies the reference's weights
+    if the two models have no weights in common and the shapes determine which weight goes where.
+    `steps=False` does not compare steps with a cache; `seconds` limits the time of the search.
+    Neither model is changed.
     """
     check_whole("seed", seed)
     if vocab_size is not None:

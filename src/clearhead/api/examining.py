@@ -1,4 +1,4 @@
-"""The doctor for a model given as a module, a loaded model, a path, or FILE.py:NAME."""
+"""Runs the doctor on a model, given as a module, a loaded model, a path, or FILE.py:NAME."""
 
 from collections.abc import Collection
 from contextlib import nullcontext
@@ -39,14 +39,14 @@ def examine(
 ) -> Examination:
     """Find what is silently wrong in a Transformer.
 
-    `model`: any `torch.nn.Module`; what `load` returns; the folder of a run, a model folder, a
-    Hugging Face folder (no code in it is run), the name of a shipped model; or FILE.py:NAME, a
-    model or a function that builds one. That file is run, and may define `calls`.
+    `model` may be any `torch.nn.Module`; what `load` returns; a path or name that `load` takes (no
+    code in a Hugging Face folder is run); or FILE.py:NAME, the name of a model or of a function
+    that builds one. That file is run, and may define `calls`.
 
-    `kind` and `vocab_size` are read from the model if it has them. `calls` says how to call a model
+    Give `kind` and `vocab_size` if the model does not have them. `calls` says how to call a model
     with an unusual signature. `quick` leaves out training and compilation; `only` names the checks
-    to run. `fresh`: whether the weights are untrained (None: those of a module and of FILE.py are,
-    others are not). `language` is the language of errors. The model is not changed.
+    to run. `fresh` says whether the weights are untrained (None: those of a module and of FILE.py
+    are, others are not). `language` is the language of error messages. The model is not changed.
     """
     check_whole("seed", seed)
     for name, size in (("vocab_size", vocab_size), ("max_length", max_length)):
@@ -57,7 +57,7 @@ def examine(
     names = only if isinstance(only, Collection) and not isinstance(only, str) else [None]
     if only is not None and not all(isinstance(name, str) for name in names):
         raise InputError(error_text("only", language, only=f"{only!r:.60}"))
-    # A model of the user's own may reach the network; what a folder names may not.
+    # A user's own model may use the network; software that a folder names may not.
     is_folder = isinstance(model, str | Path) and not names_a_file(model)
     with offline() if is_folder else nullcontext():
         with seeded(seed):  # a model that is built here has the same weights each time
@@ -78,7 +78,8 @@ def examine(
 
 
 def open_module(model: nn.Module | TextModel | str | Path, language: Language) -> OpenedModel:
-    """The module, whether its weights are fresh, and how it is called, if a file says so."""
+    """Return the module, whether its weights are fresh, and, if its file says so, how to call
+    it."""
     if isinstance(model, nn.Module):
         return OpenedModel(model, fresh=True)
     if isinstance(model, TextModel):
@@ -104,7 +105,7 @@ def open_module(model: nn.Module | TextModel | str | Path, language: Language) -
     except ClearheadError as error:
         if language == "en":
             raise
-        # What is wrong inside a folder is said in English only.
+        # Errors about a folder's content are in English only.
         words = error_text("not_opened", language, folder=model, reason=error)
         raise FolderError(words) from error
     return OpenedModel(open_hub_folder(folder, language), fresh=False)

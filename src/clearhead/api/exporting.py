@@ -29,7 +29,7 @@ EXPORTS: dict[str, Any] = {
 }
 
 OWN_OPTIONS = {"precision": "onnx", "runtime": "web", "example": "web", "single_file": "web"}
-"""Options that belong to one kind of software."""
+"""Options that belong to one target software only."""
 
 
 @takes(ExportOptions)
@@ -44,7 +44,7 @@ def export(
     example: str | None = ExportOptions.example,
     single_file: bool = ExportOptions.single_file,
 ) -> Certificate:
-    """Write a new folder that other software opens, and compare what both compute.
+    """Write a new folder that other software opens, and compare the results of both.
 
     `model` is what `load` or `build_model` returned, or whatever `load` takes.
     """
@@ -67,7 +67,7 @@ def export(
 
 
 def _own_options(options: ExportOptions, to: Software) -> dict[str, Any]:
-    """The given options that belong to this software; raises if another one was given."""
+    """Return the given options that belong to this software. Raises if another option was given."""
     chosen: dict[str, Any] = {}
     for name, owner in OWN_OPTIONS.items():
         value = getattr(options, name)
@@ -81,7 +81,7 @@ def _own_options(options: ExportOptions, to: Software) -> dict[str, Any]:
 
 @contextmanager
 def _folder_of(model: TokenizedModel | Model | str | Path) -> Iterator[Path]:
-    """The model folder of whatever was given; a model that has none is written to a new one."""
+    """Return the folder of the given model. A model without a folder is written to a new one."""
     if isinstance(model, str | Path):
         location = locate(model)
         yield model_folder_of(location.folder)

@@ -1,4 +1,4 @@
-"""Opens a model: that of a run, a model folder, a Hugging Face folder, or a shipped model."""
+"""Opens the model of a run, of a model folder or of a Hugging Face folder, or a shipped model."""
 
 from pathlib import Path
 
@@ -28,19 +28,19 @@ def load(
     """Open a model that takes and returns text.
 
     `path` is the folder of a run, a model folder, a Hugging Face folder (no code in it is run), or
-    the name of a shipped model; if a folder has that name, the folder is opened. `device` is
-    where the model runs, and `dtype` what it computes in (None: as its weights are stored; a
-    shipped model: torch.float32). A model that was saved with your own parts needs their classes.
+    the name of a shipped model. If there is a folder of that name, the folder is opened. The model
+    runs on `device` and computes in `dtype` (None: the number format of its stored weights; for a
+    shipped model, torch.float32). If the model was saved with your own parts, pass their classes.
     """
     own = own_parts(attention=attention, feed_forward=feed_forward, norm=norm, positions=positions)
     model = find_model(path, own, dtype=dtype, device=_device(device))
-    keep_freed_memory()  # every step of decoding frees what the next one needs
+    keep_freed_memory()  # each step of decoding frees memory that the next one allocates again
     model.open()
     return model
 
 
 def as_text_model(model: TextModel | str | Path) -> TextModel:
-    """The model that was given, or opened from where the path leads."""
+    """Return the given model, or open the one that the path leads to."""
     return model if isinstance(model, TextModel) else load(model)
 
 
@@ -51,7 +51,7 @@ def find_model(
     dtype: torch.dtype | None = None,
     device: torch.device | str = "cpu",
 ) -> TextModel:
-    """The model that `load` opens, not opened yet."""
+    """Find the model that `load` opens, without opening it."""
     location = locate(path)
     if location.is_run:
         return TrainedRun(location.folder, own_parts=own, dtype=dtype, device=device)
@@ -65,7 +65,7 @@ def find_model(
 
 
 def _device(name: torch.device | str) -> torch.device:
-    """Checked before anything is read: a first tensor on it shows whether it is there."""
+    """Check the device before anything is read, by placing a first tensor on it."""
     try:
         return torch.zeros(1, device=name).device
     except (RuntimeError, AssertionError, TypeError) as error:

@@ -25,7 +25,7 @@ from clearhead.localise.masking import MaskedText
 def fill_open_entries(
     model: TokenizedModel, engine: Engine, path: Path, output: Path, options: CatalogueOptions
 ) -> Filled:
-    """Fills the open entries of a PO or XLIFF file, and writes it to `output`."""
+    """Fills the open entries of a PO or XLIFF file, and writes the file to `output`."""
     catalogue, translator = Catalogue(path), _CatalogueTranslator(model, engine, path, options)
     own_pairs = (pair for entry in catalogue.entries for pair in entry.translated)
     memories = [as_path("memory", memory) for memory in options.memory]
@@ -40,8 +40,8 @@ def fill_open_entries(
 
 
 class _CatalogueTranslator:
-    """Translates texts of a catalogue, and counts how often clearhead decoded again and which terms
-    of the glossary were used."""
+    """Translates texts of a catalogue. It counts how often clearhead decoded a text again, and
+    which terms of the glossary were used."""
 
     def __init__(
         self, model: TokenizedModel, engine: Engine, path: Path, options: CatalogueOptions
@@ -58,7 +58,7 @@ class _CatalogueTranslator:
         self.terms: list[TermUse] = []
 
     def __call__(self, texts: Sequence[MaskedText]) -> list[Draft | None]:
-        """The best translation of each text, if it has one."""
+        """Return the best translation of each text, if it has one."""
         if self.by_pieces:
             outputs = translate_between(texts, self._translate_strings)
         elif self.codec.keeps_spans:
@@ -70,7 +70,7 @@ class _CatalogueTranslator:
         return [output and self._draft(output) for output in outputs]
 
     def _translate_whole(self, texts: Sequence[MaskedText]) -> list[list[Output]]:
-        """The translations of texts whose spans the model keeps."""
+        """Translate texts for a model that keeps their spans."""
         longest, too_long = self.engine.config.max_length, self.config.too_long
         sources = encode_masked(self.codec, texts, longest, too_long, glossary=self.glossary)
         answers = translate_sources(self.engine, self.codec, sources, self.config, self.calibration)
@@ -109,8 +109,8 @@ def _best(outputs: Sequence[Output]) -> Output | None:
 
 
 def _remembered(path: Path, language: str) -> Iterator[TranslatedPair]:
-    """What persons have translated into the language of a catalogue: in another one, or in a TMX
-    file, where every other language counts as a source."""
+    """Yield what people have translated into the language of a catalogue, from another catalogue or
+    from a TMX file. In a TMX file, every other language counts as a source."""
     if not path.name.lower().endswith((".tmx", ".tmx.gz", ".tmx.zst")):
         yield from read_pairs(path)
         return

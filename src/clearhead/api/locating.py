@@ -1,4 +1,4 @@
-"""Finds a model: the folder of a run, a model folder, a Hugging Face folder, or a shipped model."""
+"""Finds the folder of a model: a run, a model folder, a Hugging Face folder, or a shipped model."""
 
 import tempfile
 from pathlib import Path
@@ -23,9 +23,9 @@ class Located(NamedTuple):
     folder: Path
     is_run: bool = False
     dtype: torch.dtype | None = None
-    """The number format to compute in; None: that of the folder."""
+    """The number format to compute in; None: the format of the stored weights."""
     keeps: object | None = None
-    """An object that must live as long as the model, such as a temporary folder."""
+    """An object that must exist as long as the model, such as a temporary folder."""
 
 
 def shipped_models() -> list[str]:
@@ -34,18 +34,18 @@ def shipped_models() -> list[str]:
 
 
 def given_or_shipped(folder: Path) -> Path:
-    """The folder itself, or that of the shipped model of this name."""
+    """Return the folder itself, or the folder of the shipped model of this name."""
     is_shipped = not folder.exists() and str(folder) in shipped_models()
     return SHIPPED / folder if is_shipped else folder
 
 
 def locate(path: str | Path) -> Located:
-    """Finds the model that the path leads to; a Hugging Face folder is imported into a temporary
-    one."""
+    """Find the model that the path leads to. A Hugging Face folder is imported into a temporary
+    folder."""
     asked = as_path("path", path)
     folder = given_or_shipped(asked)
     if folder != asked:
-        # Half precision saves space in the package; a processor computes in fp32.
+        # Shipped weights are in half precision to save space; processors compute in fp32.
         return Located(folder, dtype=torch.float32)
     if not folder.is_dir():
         raise FolderError(f"{folder} is not a folder; {_remedy(folder)}")
@@ -65,12 +65,12 @@ def locate(path: str | Path) -> Located:
 
 
 def is_of_hugging_face(config: dict[str, Any]) -> bool:
-    """Whether a folder is Hugging Face's, by the content of its config.json."""
+    """Tell from config.json whether a folder is a Hugging Face folder."""
     return bool({"model_type", "architectures"} & set(config)) and config.get("format") != FORMAT
 
 
 def recipe_of_run(folder: Path) -> Recipe:
-    """The recipe with every key, as it was used."""
+    """Return the recipe of a run, with the value of every key that the run used."""
     if not (folder / RECIPE).is_file():
         raise FolderError(f"{folder} has no {RECIPE}; is it the folder of a run?")
     return load_recipe(folder / RECIPE)

@@ -1,4 +1,4 @@
-"""One run of a model from inside: everything that `clearhead see` shows."""
+"""Looks inside a model while it processes one text: everything that `clearhead see` shows."""
 
 import base64
 from dataclasses import dataclass
@@ -25,17 +25,17 @@ from clearhead.inspection.pictures import heatmap_text
 
 @dataclass(frozen=True)
 class Microscope:
-    """One run of a model, as a page that needs no network. A notebook shows the page, `print` the
-    sharpest head of the last kind of attention."""
+    """What a model did with one text, as a page that needs no network. A notebook shows the page;
+    `print` shows the sharpest head of the last kind of attention."""
 
     document: dict[str, Any]
-    """All numbers of the page; `clearhead.inspection.look` explains them."""
+    """All numbers on the page; `clearhead.inspection.look` explains them."""
     learnt: LearntFrom | None = None
-    """What the training text has in common with the text, if that was asked for."""
+    """What the training text has in common with the text, if `training_text` was set."""
 
     @property
     def html(self) -> str:
-        """The page."""
+        """The page as HTML."""
         return label_page(self.document) if self._is_label else page(self.document)
 
     @property
@@ -43,7 +43,7 @@ class Microscope:
         return self.document["format"] == FORMAT
 
     def save(self, path: str | Path) -> Path:
-        """Write the page, which any browser opens, online or not."""
+        """Write the page, which any browser opens, online or offline."""
         file = as_path("path", path)
         try:
             file.write_text(self.html, encoding="utf-8")
@@ -90,9 +90,9 @@ def see(
     """Watch a model at work: attention, layers, candidates, the beam search, every tensor's shape.
 
     `model` is what `load` returns, or what it takes. An encoder-decoder translates the text by beam
-    search, or is shown the translation `target`. A decoder continues the text: greedily, with a
-    `beam`, or drawn at a `temperature`. An encoder fills in each position. Of a classifier, the
-    page shows which tokens its decision depends on.
+    search, or reads the translation `target`. A decoder continues the text greedily, with a `beam`,
+    or by sampling at a `temperature`. An encoder fills in each position. For a classifier, the page
+    shows on which tokens the decision depends.
     """
     options = SeeOptions(
         target=None if target is None else one_string(target),

@@ -1,4 +1,4 @@
-"""The user's own parts, given as classes or as FILE.py:NAME."""
+"""Finds the user's own parts, given as classes or as FILE.py:NAME."""
 
 from dataclasses import fields
 from pathlib import Path
@@ -12,13 +12,12 @@ from clearhead.models.own_parts import OwnParts
 from clearhead.parts.attention import MultiHeadAttention
 
 PartGiven = type[nn.Module] | str | None
-"""A class, or FILE.py:NAME, whose file is run; None: the part that the configuration names."""
+"""A class, or FILE.py:NAME (the file is run); None: the part that the configuration names."""
 ROLES = tuple(field.name for field in fields(OwnParts))
 
 
 def own_parts(**named_parts: Any) -> OwnParts:
-    """The user's own parts, checked, by role. A name is looked up in its file, which is run for
-    it."""
+    """Check the user's own parts, and return them by role. To find a name, its file is run."""
     classes: dict[str, Any] = {}
     for role, part in named_parts.items():
         if part is None:
@@ -42,8 +41,8 @@ def _by_name(role: str, name: str) -> Any:
 
 
 def from_file(file: Path, symbol: str) -> Any:
-    """The object that a Python file has under this name. The file is run: only name one that you
-    trust."""
+    """Return the object of this name in a Python file. The file is run, so only name a file that
+    you trust."""
     part = getattr(run_file(file), symbol, None)
     if part is None:
         raise ClearheadError(f"{file} has no {symbol!r}; check the name")

@@ -3,8 +3,8 @@
 from pathlib import Path
 
 PREPARED = Path("prepared")
-"""Holds the token files of each recipe, by its name."""
+"""The folder with the token files of each recipe, by the recipe's name."""
 RUNS = Path("runs")
-"""Holds the run of each recipe, by its name."""
+"""The folder with the run of each recipe, by the recipe's name."""
 STUDIES = Path("studies")
-"""Holds the runs and results of each study, by its name."""
+"""The folder with the runs and results of each study, by the study's name."""

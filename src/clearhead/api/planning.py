@@ -1,4 +1,4 @@
-"""What training on many accelerators takes, before any is rented."""
+"""Plans training on many accelerators, before you rent them."""
 
 from collections.abc import Mapping
 from dataclasses import fields
@@ -29,15 +29,16 @@ def plan(
     utilisation: float | str | None = PlanOptions.utilisation,
     assumptions: Assumptions | Mapping[str, float] | None = None,
 ) -> ClusterPlan:
-    """Memory, layout, time and cost of training on `gpus` accelerators of a `kind`, from arithmetic
-    alone; `print` shows all of it. For what a run takes on this machine, use `training_plan`.
+    """Compute the memory, layout, time and cost of training on `gpus` accelerators of a `kind`,
+    from arithmetic alone; `print` shows all of them. To estimate a run on this machine, use
+    `training_plan`.
 
-    `what` is a recipe (also its name or path), a model's configuration, or the name of a preset. A
-    recipe contains the number of `tokens`, the `length` of a sequence and the `batch_tokens` of a
-    step; for a model alone, give `tokens`. `train` replaces the training settings of the recipe, or
-    those assumed for a model alone (bf16, logits in chunks). `name` is the name to show for a model
-    that is given by its configuration. `assumptions`: values to use instead of the assumed ones,
-    such as {"price": 2.5}; see `clearhead.scale.Assumptions`.
+    `what` is a recipe, its name or path, a model's configuration, or the name of a preset. A recipe
+    contains the number of `tokens`, the `length` of a sequence and the `batch_tokens` of a step;
+    for a model alone, give `tokens`. `train` replaces the training settings of the recipe, or the
+    settings that are assumed for a model alone (bf16, logits in chunks). If a model is given by its
+    configuration, `name` is the name to show. `assumptions` replaces assumed values, such as
+    {"price": 2.5}; see `clearhead.scale.Assumptions`.
     """
     for option, value, kind_wanted, remedy in (
         ("name", name, str | None, "give a text"),

@@ -33,12 +33,13 @@ def prepare(
 ) -> Corpus:
     """Turn a recipe's text into token files: train the tokenizer, encode, write a manifest.
 
-    If the folder is finished, it is only checked; if preparing was interrupted, it resumes.
-    `overwrite` prepares the text again.
+    A finished folder is only checked; if preparing was interrupted, it resumes. `overwrite`
+    prepares the text again.
 
-    `data` are settings that replace the recipe's, such as `{"vocab_size": 4000}`. The folder
-    records them, so you need not repeat them for training. `clean` names the kinds of defects whose
-    documents are removed (`[]`: all kinds); the folder's removed.tsv lists each of them.
+    `data` replaces settings of the recipe, such as `{"vocab_size": 4000}`. The folder records these
+    settings, so you need not repeat them for training. `clean` names kinds of defects (`[]`: all
+    kinds): documents with such defects are removed, and the folder's removed.tsv lists each of
+    them.
     """
     own = as_recipe(recipe)
     if not isinstance(data, Mapping | None):
@@ -63,12 +64,12 @@ def prepare(
 
 
 def prepared_folder(name: str, folder: str | Path | None) -> Path:
-    """The folder for prepared text: prepared/NAME, unless another folder is given."""
+    """Return the folder for prepared text: prepared/NAME, unless another folder is given."""
     return as_path("folder", folder, PREPARED / name)
 
 
 def defect_kinds(clean: Sequence[str]) -> tuple[str, ...]:
-    """The kinds that were named; all of them where none was."""
+    """Return the kinds of defects that were named, or all kinds if the list is empty."""
     if isinstance(clean, str):
         raise InputError(f"clean={clean!r} is one string; give a list, such as clean=[{clean!r}]")
     if not isinstance(clean, Sequence) or not all(isinstance(kind, str) for kind in clean):
@@ -77,5 +78,5 @@ def defect_kinds(clean: Sequence[str]) -> tuple[str, ...]:
 
 
 def is_prepared(folder: Path) -> bool:
-    """Whether preparing has finished there."""
+    """Tell whether preparing has finished in this folder."""
     return (folder / MANIFEST).is_file()

@@ -1,4 +1,4 @@
-"""A recipe for somebody's own text, in files or in memory: what `clearhead new` does."""
+"""Makes a recipe for your own text, in files or in memory, as `clearhead new` does."""
 
 import logging
 import os
@@ -38,17 +38,17 @@ from clearhead.training.start import recipe_from
 
 _stages = logging.getLogger("clearhead.progress")
 TEXT = Path("text")
-READ_FOR_BASELINE = 50_000  # texts, of which some are drawn
+READ_FOR_BASELINE = 50_000  # number of texts; larger corpora are sampled
 WIDTH = 80
 
 
 @dataclass(frozen=True, kw_only=True)
 class SizedRecipe(Recipe):
-    """A recipe whose sizes were chosen for a text, a machine and a time."""
+    """A recipe whose sizes suit a text, a machine and a training time."""
 
     reasons: tuple[str, ...] = ()
     defects: Defects
-    """What is wrong with the text, by kind, counted before anything was removed."""
+    """The defects of the text by kind, counted before anything was removed."""
 
 
 @takes(NewOptions)
@@ -67,12 +67,13 @@ def recipe_for(
     threads: int | None = NewOptions.threads,
     **old: Any,
 ) -> SizedRecipe:
-    """A recipe for your own text, with sizes that suit the text, this machine and the time.
+    """Make a recipe for your own text, with sizes that suit the text, this machine and the training
+    time.
 
     `text` describes your text: `OwnText.pairs(rows)` for a translator, `OwnText.texts(strings)` for
     a language model, `OwnText.labelled(rows)` for a classifier, and other constructors for columns,
     files and tables. Text in memory is written into `folder`, from which the recipe's run reads it.
-    The recipe's `defects` say what is wrong with the text.
+    The recipe's `defects` count what is wrong with the text.
     """
     text = _checked(old_own_text(text, old) if old else text)
     for what, several in (("skip", skip), ("clean", clean)):
@@ -107,7 +108,7 @@ def recipe_for(
 
 
 class _Request(NamedTuple):
-    """What was asked for."""
+    """The arguments of `recipe_for`, checked."""
 
     name: str
     text: OwnText
@@ -121,7 +122,7 @@ class _Request(NamedTuple):
 
     @property
     def text_folder(self) -> Path:
-        """Where text in memory is written."""
+        """The folder into which text in memory is written."""
         return as_path("folder", self.options.folder, TEXT / self.name)
 
 
@@ -143,12 +144,12 @@ def _request(name: str | None, text: OwnText, options: NewOptions) -> _Request:
     first = None if options.start is None else given_or_shipped(as_path("start", options.start))
     if out is not None:
         _check_out(out)
-    name = (name or text.template) if out is None else out.stem  # as `load_recipe` does
+    name = (name or text.template) if out is None else out.stem  # `load_recipe` does the same
     return _Request(name, text, options, removed, out, first)
 
 
 def _template(request: _Request) -> Recipe:
-    """The recipe that it starts from; nothing has been written yet."""
+    """Return the recipe to start from. Nothing has been written yet."""
     template = load_recipe(TEMPLATES / f"{request.text.template}.toml")
     if request.text.own is not None:
         template = with_values(template, request.text.own.values)
@@ -158,11 +159,11 @@ def _template(request: _Request) -> Recipe:
 
 
 def _data(request: _Request, template: Recipe) -> DataConfig:
-    """The files of the text, checked; text in memory is written."""
+    """Check the files of the text, and write text that is in memory."""
     data = template.data
     if request.text.own is None:
         data = replace(data, **data_settings(request.text, request.text_folder, data.sides))
-    if data.format in ("text", "parallel", "labelled"):  # text in memory is written as a table
+    if data.format in ("text", "parallel", "labelled"):  # which text in memory becomes
         refuse_tables(data.train)
     skipped = [*data.skip, *(request.options.skip or ())]
     data = replace(data, skip=tuple(dict.fromkeys(skipped)))
@@ -171,8 +172,8 @@ def _data(request: _Request, template: Recipe) -> DataConfig:
 
 
 def _with_rehearsal(request: _Request, recipe: Recipe) -> tuple[Recipe, list[str]]:
-    """If the text of the first training is missing, translations of the first model replace it; and
-    the reason."""
+    """Add rehearsal, and say why: if the text of the first training is missing, translations by the
+    first model replace it."""
     n_texts = request.options.rehearse_texts
     has_first_text = recipe.train.rehearse is not None or recipe.data.task != "pairs"
     if request.first is None or has_first_text or not n_texts:
@@ -189,7 +190,7 @@ def _about_the_data(data: DataConfig) -> list[str]:
 
 
 def _about_the_baseline(data: DataConfig) -> list[str]:
-    """What a model must beat: a baseline that trains in seconds."""
+    """Measure the baseline that a model must beat. It trains in seconds."""
     if not can_measure_baseline():
         return []
     _stages.info("measuring a baseline")
@@ -207,7 +208,7 @@ def _about_the_baseline(data: DataConfig) -> list[str]:
 
 
 def _written(path: Path, recipe: Recipe, minutes: float, reasons: Sequence[str]) -> Recipe:
-    """The recipe as its file has it."""
+    """Write the recipe into its file, and return it as read from there."""
     head = f"{path.stem}: made by clearhead new, for {minutes:g} minutes."
     paragraphs = [textwrap.fill(paragraph, WIDTH) for paragraph in (head, *reasons)]
     try:
@@ -218,13 +219,14 @@ def _written(path: Path, recipe: Recipe, minutes: float, reasons: Sequence[str])
 
 
 def _check_out(out: Path) -> None:
-    """What can be wrong with the name alone: nothing has been read or measured yet."""
+    """Raises if the name alone shows that the file cannot be written, before anything is read or
+    measured."""
     check_name(out)
     if out.suffix != ".toml":
         raise ClearheadError(f"out={str(out)!r} must end in .toml; try {out}.toml")
     try:
         parent_is_there, is_there = out.parent.is_dir(), out.exists()
-    except OSError as error:  # too long a name, or no right to look
+    except OSError as error:  # the name is too long, or the folder may not be read
         raise _unwritable(out, error) from None
     if not parent_is_there:
         raise ClearheadError(

@@ -1,4 +1,4 @@
-"""Recipes: by name, from a file, or from values in memory."""
+"""Makes recipes: by name, from a file, or from values in memory."""
 
 from collections.abc import Mapping
 from dataclasses import replace
@@ -35,8 +35,8 @@ def recipe(
     """Make a recipe, which holds all settings of a run, and check it.
 
     `source` is the name of a shipped recipe, the path of a .toml file, or a recipe; without a
-    source, `data` must be a complete table. Each table gives values that replace the source's, or
-    is a complete configuration:
+    source, `data` must be a complete table. Each table either holds values that replace the
+    source's, or is a complete configuration:
 
         recipe("multi30k-de-en", train={"steps": 200})
         recipe(name="mine", data=DataConfig(…), model=ModelConfig(…))
@@ -67,7 +67,7 @@ def recipe(
 
 
 def as_recipe(named: RecipeGiven) -> Recipe:
-    """The recipe that was given, or named."""
+    """Return the recipe that was given, or load the one that was named."""
     if isinstance(named, Recipe):
         return named
     if not isinstance(named, str | Path):

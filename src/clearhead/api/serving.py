@@ -55,13 +55,14 @@ def serve(
     max_per_address: int = RequestLimits.max_per_address,
     client_seconds: float = RequestLimits.client_seconds,
 ) -> None:
-    """Serve models over HTTP until SIGTERM or Ctrl-C; requests that were accepted are still
+    """Serve models over HTTP until SIGTERM or Ctrl-C. Requests that were accepted are still
     answered.
 
-    `models` are what `load` takes; NAME=PATH gives a model a name. Translators have
-    LibreTranslate's API and need a pair of languages, at the end of the name of their folder
-    (multi30k-de-en) or as their name (de-en=PATH). Decoders have OpenAI's API, classifiers POST
-    /classify. `allow_origin`: sites whose pages may send requests, such as https://example.org.
+    Each of `models` is what `load` takes; NAME=PATH gives a model a name. Translators answer
+    LibreTranslate's API. They need a pair of languages, at the end of the folder's name
+    (multi30k-de-en) or as the model's name (de-en=PATH). Decoders answer OpenAI's API, and
+    classifiers answer POST /classify. `allow_origin` lists sites whose pages may send requests,
+    such as https://example.org.
     """
     _check_main_thread()
     for package in PACKAGES:
@@ -125,7 +126,8 @@ def serve(
 
 
 def _check_main_thread() -> None:
-    """A server takes over signals, threads and logs, which a notebook needs itself."""
+    """Raises outside the main thread: a server takes over signals, threads and logs, which a
+    notebook needs itself."""
     try:
         asyncio.get_running_loop()
     except RuntimeError:
@@ -138,7 +140,7 @@ def _check_main_thread() -> None:
 
 
 def _named(argument: str | Path) -> tuple[str | None, TextModel]:
-    """A name, where one was given, and the model."""
+    """Return the model, and its name if one was given."""
     match = _NAMED.fullmatch(str(argument))
     if match is None or Path(argument).exists():
         return None, find_model(argument)
@@ -170,7 +172,7 @@ def _to_serve(name: str | None, model: TextModel) -> "ModelToServe":
         )
     if family == "decoder":
         refuse_own_parts(model.folder, description, "the server")
-        open_folder(folder)  # what is wrong with it is said now, and not by a worker
+        open_folder(folder)  # raises now, and not in a worker
         return ModelToServe(name=called, folder=folder, pair=None, opened=model)
     pair = pair_in_name(called)
     if pair is None and name is not None:
@@ -199,7 +201,7 @@ def _checked(models: "list[ModelToServe]") -> "tuple[ModelToServe, ...]":
 
 
 def _origin(address: str) -> str:
-    """The origin as a browser sends it."""
+    """Return the origin in the form in which browsers send it."""
     origin = address.strip().lower().rstrip("/")
     if origin not in ("*", "null") and re.fullmatch(r"[a-z][-+.a-z0-9]*://[^/?#]+", origin) is None:
         raise ConfigError(

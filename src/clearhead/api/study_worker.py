@@ -1,7 +1,7 @@
-"""One run of a study, in a process of its own: train, measure, write the result.
+"""Carries out one run of a study in a process of its own: trains, measures, and writes the result.
 
 `python -P -m clearhead.api.study_worker` reads its task as a line of JSON from standard input. When
-standard input closes, whoever started it is gone, and it ends."""
+standard input closes, the process that started it is gone, and the worker ends."""
 
 import json
 import math
@@ -46,11 +46,11 @@ from clearhead.training.state import versions
 RESULT = "result.json"
 CLOCK = "processor.json"
 Measured = dict[str, Any]
-"""values, left_out and n_lines of each measure."""
+"""The `values`, `left_out` and `n_lines` of each measure."""
 
 
 def carry_out(task: dict[str, Any]) -> ResultLine | None:
-    """Trains and measures; None: the run was stopped before its last step."""
+    """Train and measure. Returns None if the run was stopped before its last step."""
     folder = Path(task["folder"])
     clock = ProcessorClock(folder)
     line: ResultLine = task["line"] | _circumstances()
@@ -94,7 +94,8 @@ def carry_out(task: dict[str, Any]) -> ResultLine | None:
 
 
 def _circumstances() -> dict[str, Any]:
-    """The versions, the processor, and the commit of the code that this process loaded."""
+    """Collect the versions, the processor's name, and the commit of the code that this process
+    loaded."""
     circumstances = versions()
     return {
         **circumstances,
@@ -108,9 +109,9 @@ def _now() -> str:
 
 
 def _commit() -> str:
-    """The commit of this package, if it is run from its checkout, src/clearhead. No repository
-    around it is asked: an environment may stand in a project that somebody sent, and the settings
-    of a repository can name programs that git runs."""
+    """Return the commit of this package, if it is run from its checkout, src/clearhead. No other
+    repository around it is read: the package may be installed inside a project that somebody sent,
+    and the settings of a repository can name programs that git runs."""
     checkout = Path(__file__).parents[3]
     if not (checkout / ".git").exists():
         return ""
@@ -121,7 +122,8 @@ def _commit() -> str:
 
 
 def _gradients(run: TrainedRun, task: dict[str, Any]) -> dict[str, NormsByStack]:
-    """Norms by layer on the first batch of training: with the initial weights, and the last."""
+    """Compute the gradients' norms by layer on the first batch of training, with the initial
+    weights and with the last."""
     recipe, corpus = as_recipe(task["recipe"]), open_corpus(Path(task["prepared"]))
     with joined(recipe.train) as ranks:
         trial = open_trial(recipe, corpus, ranks, own_parts(**task["parts"]))
@@ -141,8 +143,8 @@ def _last(folder: Path, name: str, *, valid: bool = False) -> Any:
 
 
 class ProcessorClock:
-    """Seconds of processor time that training has taken, over all its processes. The seconds of
-    steps that a kill has undone do not count."""
+    """Counts the seconds of processor time that training has taken, over all its processes. If the
+    run was killed, steps that it has to repeat count once."""
 
     def __init__(self, folder: Path, every: int = 20) -> None:
         self.path, self.every = folder / CLOCK, every
@@ -161,7 +163,7 @@ class ProcessorClock:
 
     @property
     def total(self) -> float:
-        """The seconds up to the last step that was noted."""
+        """The number of seconds up to the last step that was recorded."""
         return max(self.seconds.values(), default=0.0)
 
     def step(self, record: MetricsLine) -> None:
@@ -198,7 +200,8 @@ def _measure(
 ) -> Measured:
     measured: Measured = {"values": {}, "left_out": {}, "n_lines": {}}
     if not run.opened.translates:
-        # An encoder is measured on prepared data, and those of a study have no run's name.
+        # An encoder is measured on prepared data. In a study, their folder is not named after a
+        # run.
         where = (
             {"prepared": task["prepared"]} if isinstance(run.model, MaskedLM | Classifier) else {}
         )
@@ -225,7 +228,8 @@ def _measure(
 
 
 class _Figures:
-    """Measures of some lines, from translations and scores that are made once, when needed."""
+    """Computes measures of some lines. Translations and scores are made once, when they are first
+    needed."""
 
     def __init__(
         self, run: TrainedRun, sources: list[str], references: list[str], beam: int
@@ -239,7 +243,7 @@ class _Figures:
         self._scores: list[tuple[float, int]] | None = None
 
     def by_name(self, name: str) -> Callable[[Sequence[int]], float]:
-        """A measure as a function of the numbers of lines."""
+        """Return a measure as a function of the numbers of the lines."""
         figures = {
             "exact": self._exact,
             "loss": self._loss,
@@ -250,7 +254,7 @@ class _Figures:
 
     @property
     def translations(self) -> list[str]:
-        """One for each source."""
+        """Return one translation for each source."""
         if self._lines is None:
             encode = self.run.opened.codec.target.encode
             longest = max(len(encode(line)) for line in self.references)
@@ -266,7 +270,7 @@ class _Figures:
         return sum(right) / len(right)
 
     def _loss(self, lines: Sequence[int]) -> float:
-        """Nats for each target token."""
+        """Return the nats of each target token."""
         if self._scores is None:
             scored = self.run.token_scores(self.sources, self.references)
             self._scores = [
@@ -285,7 +289,8 @@ class _Figures:
 
 
 def main() -> int:
-    """Carries out the task on standard input. Returns 0, 2 for a user error, or 75: stopped."""
+    """Carry out the task on standard input. Returns 0, 2 after a user error, or 75 if it was
+    stopped."""
     task = json.loads(sys.stdin.buffer.readline())
     threading.Thread(target=end_with_parent, daemon=True).start()
     torch.set_num_threads(1)

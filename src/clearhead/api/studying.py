@@ -1,4 +1,5 @@
-"""Studies: variants of a recipe compared over seeds, at an equal budget, with intervals."""
+"""Runs studies, which compare variants of a recipe over seeds, at an equal budget, with
+intervals."""
 
 import hashlib
 import json
@@ -51,13 +52,14 @@ PAIRINGS = {
     True: "the differences between paired runs",
     False: "the runs of an arm that sees other samples than the baseline",
 }
-"""Which noise hides a difference, by whether the runs of an arm and the baseline are paired."""
+"""The noise that hides a difference, by whether the runs of an arm and of the baseline are
+paired."""
 _log = logging.getLogger("clearhead")
 
 
 def study(what: str | Path, *, folder: str | Path | None = None) -> "Study":
-    """A study: the name of a shipped one, or the path of a .toml file. Its runs and results are in
-    `folder`, by default studies/NAME."""
+    """Open a study, given by the name of a shipped study or by the path of a .toml file. Its runs
+    and results are in `folder`, by default studies/NAME."""
     if not isinstance(what, str | Path) or not str(what):
         raise InputError(f"study={what!r:.60} is not a name; give one, or the path of a .toml file")
     plan = load_study(what)
@@ -65,26 +67,26 @@ def study(what: str | Path, *, folder: str | Path | None = None) -> "Study":
 
 
 class Study:
-    """A study and what it has found so far: `run`, `table`, `page`. Its folder may have been sent
-    by somebody."""
+    """A study with the results that it has so far: see `run`, `table` and `page`. Its folder may
+    come from somebody else."""
 
     def __init__(self, plan: StudyPlan, folder: Path) -> None:
         self.plan, self.folder = plan, folder
 
     @property
     def result(self) -> StudyResult:
-        """Every arm that has finished runs, compared with the baseline."""
+        """Compare every arm that has finished runs with the baseline."""
         refuse_unusual(self.folder)
         return compare(self.plan, read_lines(self.folder / RESULTS))
 
     def table(self, *, times: bool = True) -> str:
-        """The result as text. Without `times`, it leaves out what another run of the study would
-        change."""
+        """Return the result as text. Without `times`, the text has no times, so that running the
+        study again gives the same text."""
         return table(self.result, times=times)
 
     def page(self, out: str | Path) -> list[Path]:
         """Write the result into a folder: NAME.md and NAME.zh-CN.md, a picture for each, and the
-        lines from which they were made."""
+        result lines from which they were made."""
         return write_pages(self.result, as_path("out", out))
 
     def run(
@@ -95,12 +97,13 @@ class Study:
         parts: Sequence[str] = (),
         say: Say | None = None,
     ) -> StudyResult:
-        """Do the missing runs: every arm with every seed, each in a process with one thread,
-        `workers` at a time (by default one for each core). If it is killed at any moment, the same
-        call resumes. It first says how long it will take; with `only_plan` it does nothing else.
+        """Do the missing runs: every arm with every seed, each in a process with one thread.
+        `workers` runs go at the same time (by default one for each core). If the study is killed at
+        any moment, the same call resumes it. The call first says how long the runs will take; with
+        `only_plan`, it does nothing else.
 
-        `parts` repeats the parts of the study's file, as "ROLE=FILE.py:NAME". FILE.py is run, so a
-        study from somebody else may run only the files that you name."""
+        `parts` repeats the parts that the study's file names, as "ROLE=FILE.py:NAME". FILE.py is
+        run, so a study from somebody else may only run files that you name here."""
         if workers is not None and (type(workers) is not int or workers < 1):
             raise InputError(f"workers={workers!r} must be a whole number of at least 1; try 1")
         say, n_workers = say or _log.info, workers or os.cpu_count() or 1
@@ -121,7 +124,7 @@ class Study:
         return self.result
 
     def _check_tests(self) -> None:
-        """Checks the tests before hours of training, not after."""
+        """Check the test files before hours of training, not after."""
         for test in self.plan.tests:
             for name in (test.source, test.reference):
                 if not (data_folder() / name).is_file():
@@ -134,7 +137,8 @@ class Study:
                     raise ConfigError(f"tests.{test.name}", name, rule, remedy)
 
     def _collect(self, jobs: list[StudyJob]) -> None:
-        """Results of runs that ended when this study had been killed before it noted them."""
+        """Collect the results of runs that ended after this study was killed and before it could
+        record them."""
         for job in jobs:
             if not has_file(Path(job.task["folder"]), RESULT):
                 continue
@@ -156,8 +160,8 @@ class Study:
         run_jobs(jobs, "clearhead.api.study_worker", workers, finished)
 
     def _missing(self, costs: dict[str, dict[str, Any]]) -> list[tuple[Arm, int]]:
-        """What has not been run, ordered by seed, so that an unfinished study has something of
-        every arm."""
+        """Return the runs that are missing, ordered by seed, so that an unfinished study has runs
+        of every arm."""
         lines = lines_of(self.plan, read_lines(self.folder / RESULTS))
         return [
             (arm, seed)
@@ -201,7 +205,7 @@ class Study:
         return jobs
 
     def _prepared(self, arm: Arm) -> Path:
-        """Arms with the same data settings share their prepared data."""
+        """Prepare the data. Arms with the same data settings share their prepared data."""
         settings = json.dumps(asdict(arm.recipe.data), sort_keys=True)
         return self.folder / "prepared" / hashlib.sha256(settings.encode()).hexdigest()[:12]
 
@@ -212,8 +216,9 @@ class Study:
             prepare(arm.recipe, folder=prepared_folder)
 
     def _costs(self, say: Say) -> dict[str, dict[str, Any]]:
-        """Steps, seconds and parameters of a run, by the key of its arm. They are measured once,
-        and kept: a budget in processor time must give the same steps when the study resumes."""
+        """Return the steps, seconds and parameters of a run, by the key of its arm. They are
+        measured once and stored: a budget in processor time must give the same number of steps when
+        the study resumes."""
         path = self.folder / COSTS
         costs = read_json(self.folder, COSTS) if path.exists() else {}
         budget = f"{self.plan.budget}={self.plan.amount}"
@@ -229,7 +234,8 @@ class Study:
         return costs
 
     def _is_cost(self, cost: Any, made_of: str) -> bool:
-        """Whether that is what a run of an arm takes, as it was measured before."""
+        """Tell whether a value is a stored cost of an arm: the steps, seconds and parameters of a
+        run."""
         return (
             isinstance(cost, dict)
             and cost.get("made_of") == made_of
@@ -267,8 +273,8 @@ class Study:
 
 
 def check_parts(plan: StudyPlan, named: Sequence[str]) -> None:
-    """Raises unless every part that a study's file names is named here too, and no other. Those of
-    shipped studies are clearhead's own."""
+    """Raises unless the user names exactly the parts that a study's file names. The parts of
+    shipped studies are clearhead's own and need no naming."""
     planned_parts: dict[tuple[str, Path, str], str] = {}
     for arm in plan.arms:
         for role, part in arm.parts.items():
@@ -303,7 +309,7 @@ def _option(part: tuple[str, Path, str]) -> str:
 
 
 def _read_result(job: StudyJob) -> ResultLine:
-    """What a worker has written into the folder of its run."""
+    """Read the result that a worker has written into the folder of its run."""
     folder = Path(job.task["folder"])
     line = read_json(folder, RESULT)
     if not is_result(line):
@@ -313,7 +319,7 @@ def _read_result(job: StudyJob) -> ResultLine:
 
 
 def _steps_for_tokens(run: Run, tokens: float) -> int:
-    """The first step after which a run has seen so many target tokens."""
+    """Return the first step after which a run has seen this number of target tokens."""
     model, n_seen = objective_of(run.objective).model, 0
     run.loader.epochs = None
     for step, batch in enumerate(run.loader, 1):

@@ -1,4 +1,4 @@
-"""Whether the device in this machine computes what it should."""
+"""Tests whether a device of this machine computes correctly."""
 
 from clearhead.devices import SelfTest, run_selftest
 from clearhead.errors import InputError
@@ -6,8 +6,8 @@ from clearhead.errors import InputError
 
 def selftest(device: str | None = None) -> SelfTest:
     """Check a device: invariants, a training step, a resumed run and decoding, compared with the
-    CPU in fp64. `device`: "cuda", "mps", "cpu"; None: the accelerator that torch finds, or the CPU.
-    `print` shows a report that you can send in; `passed` says whether every check passed."""
+    CPU in fp64. `device` is "cuda", "mps" or "cpu" (None: the accelerator that torch finds, or the
+    CPU). `print` shows a report that you can send in; `passed` says whether every check passed."""
     if not isinstance(device, str | None):
         raise InputError(
             f"device={device!r:.60} is a {type(device).__name__}; give a name, such as 'cpu'"

@@ -1,4 +1,4 @@
-"""Where a model looked, from a text: the attention of its tokens."""
+"""Shows where a model looked when it read a text: the attention of its tokens."""
 
 from collections.abc import Sequence
 from typing import get_args
@@ -28,7 +28,7 @@ def text_attention(
     head: int | None,
     too_long: TooLong,
 ) -> AttentionMap:
-    """What `TextModel.attention` returns; its page calls the model `name`."""
+    """Compute what `TextModel.attention` returns. On its page, the model is called `name`."""
     if too_long not in get_args(TooLong):
         remedy = nearest(str(too_long), get_args(TooLong))
         raise InputError(f"too_long={too_long!r:.60} is not a choice; {remedy}")
@@ -75,7 +75,7 @@ def text_attention(
 
 
 def _of_itself(model: CausalLM | MaskedLM | Classifier, ids: list[int]) -> Text | None:
-    if isinstance(model, Classifier):  # whose page is another one
+    if isinstance(model, Classifier):  # which has a page of its own
         return None
     if isinstance(model, CausalLM):
         return Text(None, ids[:-1], ids[1:], n_given=len(ids) - 1) if len(ids) > 1 else None
@@ -87,7 +87,7 @@ def _of_itself(model: CausalLM | MaskedLM | Classifier, ids: list[int]) -> Text 
 def _with_page(
     attention_map: AttentionMap, opened: Opened, name: str, text: Text | None
 ) -> AttentionMap:
-    """The page opens at the map's own layer and head."""
+    """Return the map with its page, which opens at the map's own layer and head."""
     if text is None:
         return attention_map
 

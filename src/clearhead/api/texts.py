@@ -1,4 +1,4 @@
-"""Texts as callers give them, one or many, and the options of the answers."""
+"""Checks texts as callers give them, one or many, and declares the options of text functions."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
@@ -22,14 +22,14 @@ from clearhead.intake.unpack import open_bytes, read_all
 
 Texts = str | Iterable[str]
 ManyTexts = list[str] | tuple[str, ...] | Iterator[str]
-"""To a type checker, a string is an iterable of strings as well: these are not strings."""
+"""Many texts, but not one string, which is an iterable of strings to a type checker."""
 LinesGiven = str | Path | Iterable[str]
-"""The path of a file (also .gz), or lines in memory."""
+"""The path of a file (.gz too), or lines in memory."""
 
 
 class Engines(TypedDict, total=False):
-    """The fields of `EngineOptions`, for a type checker; a test compares the two. So are those
-    below."""
+    """The fields of `EngineOptions`, for type checkers. The classes below do the same for other
+    options; a test compares them all."""
 
     engine: EngineName
     precision: EnginePrecision
@@ -124,7 +124,7 @@ class Measuring(HowToSearch, total=False):
 
 
 class Evaluating(Measuring, total=False):
-    """The options of an evaluation, and what is measured."""
+    """The options of an evaluation, and the text to measure on."""
 
     source: LinesGiven | None
     reference: LinesGiven | None
@@ -134,14 +134,14 @@ class Evaluating(Measuring, total=False):
 
 
 def one_string(text: object) -> str:
-    """The text, if it is a single string."""
+    """Return the text. Raises if it is not a single string."""
     if isinstance(text, str):
         return text
     raise InputError(f"text={text!r:.60} is a {type(text).__name__}; give one string")
 
 
 def as_list(value: Texts) -> list[str]:
-    """One text or many, as a list of strings."""
+    """Return one text or many as a list of strings."""
     if isinstance(value, str):
         return [value]
     _refuse_frames(value)
@@ -160,13 +160,14 @@ def as_list(value: Texts) -> list[str]:
 
 
 def _refuse_frames(value: object) -> None:
-    """A data frame would give the names of its columns."""
+    """Raises for a data frame, which would yield the names of its columns."""
     if hasattr(value, "itertuples") or hasattr(value, "iter_rows"):
         raise InputError("this is a data frame; give one of its columns, such as frame['text']")
 
 
 def given_lines(name: str, lines_given: LinesGiven | None, what: str) -> list[str]:
-    """The lines of a file, or those in memory; `what` says in messages what is missing."""
+    """Return the lines of a file, or lines in memory. If they are missing, the message says `what`
+    to give."""
     if lines_given is None:
         raise InputError(f"{name}= is missing; give {what}")
     if not isinstance(lines_given, str | Path):

@@ -1,4 +1,4 @@
-"""A model folder with its tokenizer, and what runs it."""
+"""A model folder with its tokenizer and the engine that runs it."""
 
 from functools import cached_property
 from pathlib import Path
@@ -21,10 +21,10 @@ from clearhead.text.tokenizer import Tokenizer
 
 
 class TokenizedModel:
-    """What every task needs from a model folder."""
+    """A model folder as every task needs it."""
 
     is_run = False
-    """Whether the folder is that of a run, with its recipe."""
+    """Whether the model's folder belongs to a run, which has a recipe."""
 
     def __init__(
         self,
@@ -35,8 +35,8 @@ class TokenizedModel:
         device: torch.device | str = "cpu",
         keeps: object | None = None,
     ) -> None:
-        """`dtype`: None: that of the folder. `keeps`: what must live as long as this, such as a
-        temporary folder."""
+        """`dtype` None takes the number format of the folder. `keeps` is an object that must exist
+        as long as this one, such as a temporary folder."""
         self._given, self._absolute = folder, folder.absolute()
         self.own_parts = own_parts
         self.dtype = dtype
@@ -46,18 +46,18 @@ class TokenizedModel:
 
     @property
     def is_temporary(self) -> bool:
-        """Whether its folder ends with this object."""
+        """Whether the model's folder is removed together with this object."""
         return self._keeps is not None
 
     @property
     def folder(self) -> Path:
-        """The path as you gave it, as long as it still leads to the folder (the working directory
-        may have changed); otherwise the absolute path."""
+        """The path as you gave it, or the absolute path if yours no longer leads to the folder,
+        because the working directory has changed."""
         return self._given if self._given.absolute() == self._absolute else self._absolute
 
     @cached_property
     def opened(self) -> Opened:
-        """The model and its tokenizers, read when they are first needed."""
+        """The model and its tokenizers, which are read when they are first needed."""
         return open_folder(
             self.folder, own_parts=self.own_parts, dtype=self.dtype, device=self.device
         )
@@ -77,7 +77,8 @@ class TokenizedModel:
 
     @property
     def name(self) -> str:
-        """The name of its folder; if that is the folder `model` in a run, the name of the run."""
+        """The name of the model's folder, or of its run if the folder is the run's folder
+        `model`."""
         folder = self._absolute
         return folder.parent.name if folder.name == "model" else folder.name
 
@@ -98,8 +99,8 @@ class TokenizedModel:
 
     @property
     def target_tokenizer(self) -> Tokenizer:
-        """The tokenizer of the target; the same object unless the two sides have different
-        tokenizers."""
+        """The tokenizer of the target. It is the same object as `tokenizer`, unless the two sides
+        have different tokenizers."""
         return self.opened.target
 
     def engine(
@@ -109,8 +110,8 @@ class TokenizedModel:
         precision: EnginePrecision = EngineOptions.precision,
         engine_folder: str | Path | None = EngineOptions.engine_folder,
     ) -> Engine:
-        """The engine that runs the model. CTranslate2 is opened once, from the folder, and does not
-        see changes to `.model`."""
+        """Return the engine that runs the model. CTranslate2 is opened once, from the folder, and
+        does not see changes to `.model`."""
         if engine == "clearhead" or not (isinstance(engine, str) and isinstance(precision, str)):
             return engine_of(model, model_folder_of(self.folder), engine, precision)
         folder = None if engine_folder is None else as_path("engine_folder", engine_folder)
@@ -122,8 +123,8 @@ class TokenizedModel:
         return self._engines[key]
 
     def was_changed(self) -> bool:
-        """Whether weights of `.model` are no longer those of the folder."""
-        if "opened" not in self.__dict__:  # not read yet
+        """Tell whether weights of `.model` differ from those in the folder."""
+        if "opened" not in self.__dict__:  # the model has not been read yet
             return False
         folder = model_folder_of(self.folder)
         stored = load_model(folder, own_parts=self.own_parts, dtype=self.dtype).state_dict()

@@ -1,4 +1,4 @@
-"""The folder of a run: its model, and what training has left beside it."""
+"""Opens the folder of a run: its model, its recipe, its metrics and its checkpoints."""
 
 from functools import cached_property
 from pathlib import Path
@@ -40,7 +40,7 @@ class TrainedRun(TextModel):
     ) -> None:
         super().__init__(folder, own_parts=own_parts, dtype=dtype, device=device)
         self.ending = ending
-        """Why training ended, if it was in this process."""
+        """Why training ended, if it ended in this process."""
 
     @property
     def recipe(self) -> Recipe:
@@ -53,8 +53,8 @@ class TrainedRun(TextModel):
         return read_metrics(self.folder / METRICS)
 
     def learnt_from(self, text: str, *, n_nearest: int = 3) -> LearntFrom:
-        """How the training text relates to this text: how many lines contain each of its pieces,
-        and which training pairs are most similar. Needs the prepared data of the run."""
+        """Search the training text for this text: count the training lines that contain each piece
+        of it, and find the most similar training pairs. This needs the prepared data of the run."""
         return self._training_text.ask(text, n_nearest)
 
     @cached_property
@@ -69,24 +69,25 @@ class TrainedRun(TextModel):
 
     @property
     def checkpoint_steps(self) -> list[int]:
-        """The steps whose checkpoints are still there, oldest first."""
+        """Return the steps whose checkpoints still exist, the oldest first."""
         return self._checkpoints.steps()
 
     def weights_at(self, step: int) -> dict[str, Tensor]:
-        """The model's weights at one of `checkpoint_steps`, by the names of its parameters."""
+        """Return the model's weights at one of `checkpoint_steps`, by the names of its
+        parameters."""
         from clearhead.training.averaging import average_of
 
         checkpoint, damage = self._checkpoints.verified(step)
         if checkpoint is None:
             raise FolderError(f"the checkpoint of step {step} cannot be used: {damage}")
-        trained = nn.ModuleDict({"model": self.model})  # as the run names its parameters
+        trained = nn.ModuleDict({"model": self.model})  # the run names its parameters so
         part = "model" if checkpoint.facts["recipe"]["train"].get("ema") is None else "ema"
         weights = average_of(self._checkpoints, [checkpoint], trained, part=part)
         return {name.removeprefix("model."): tensor for name, tensor in weights.items()}
 
     @property
     def _checkpoints(self) -> "Checkpoints":
-        # Here and not above: a second of imports, which translating does not need.
+        # Imported here and not above, as it takes a second and translating does not need it.
         from clearhead.training.checkpoint import Checkpoints
         from clearhead.training.distributed import Ranks
 

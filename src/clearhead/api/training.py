@@ -1,4 +1,4 @@
-"""Trains a recipe's model: everything that `clearhead train` does."""
+"""Trains a recipe's model, with everything that `clearhead train` does."""
 
 import logging
 from collections.abc import Callable, Sequence
@@ -69,10 +69,10 @@ def train(
     listeners: Sequence[Listener] | None = None,
     progress: Callable[[Progress], None] | None = None,
 ) -> TrainedRun:
-    """Train a recipe's model, and return the run, which takes and returns text.
+    """Train a recipe's model, and return the run, whose model takes and returns text.
 
     If the data are not prepared, `train` prepares them first. A run that was stopped or killed
-    resumes from its newest checkpoint. The four parts replace those that the recipe names: see
+    resumes from its newest checkpoint. Your own parts replace those that the recipe names: see
     `build_model`. `listeners` receive every step; without listeners, `train` logs what `clearhead
     train` prints (logger "clearhead"). `progress` receives the progress of preparing.
     """
@@ -83,7 +83,7 @@ def train(
     )
     run_folder = as_path("folder", folder, RUNS / resolved.name)
     resolved, corpus, note = _open_data(resolved, prepared, progress)
-    # A run that has begun ends with the text that it began with.
+    # A run must be resumed with the text with which it began.
     if not (run_folder / CHECKPOINTS).exists():
         check_text_of_data(corpus, resolved.data)
     keep_freed_memory()
@@ -93,7 +93,7 @@ def train(
             receivers = [_LogLines(resolved.train.log_every)] if listeners is None else listeners
         with locked_run_folder(run_folder) if ranks.first else nullcontext():
             ending = _train(resolved, corpus, run_folder, ranks, parts, receivers, note, threads)
-        ranks.gather(None)  # nobody opens the model before it is written
+        ranks.gather(None)  # no process may open the model before it is written
     return TrainedRun(run_folder, own_parts=parts, ending=ending)
 
 
@@ -108,9 +108,9 @@ def training_plan(
     positions: PartGiven = None,
     progress: Callable[[Progress], None] | None = None,
 ) -> TrainingPlan:
-    """Estimate what a run takes on this machine: sizes by arithmetic, time from a few real steps,
-    which are discarded. If the data are not prepared, they are prepared first; nothing else is
-    written. The arguments are those of `train`. For many accelerators, use `plan`."""
+    """Estimate what a run takes on this machine: sizes from arithmetic, and time from a few real
+    steps, which are discarded. If the data are not prepared, they are prepared first; nothing else
+    is written. The arguments are those of `train`. For many accelerators, use `plan`."""
     resolved = as_recipe(recipe)
     TrainOptions(threads=threads)
     parts = own_parts(
@@ -125,8 +125,8 @@ def _open_data(
     folder: str | Path | None,
     progress: Callable[[Progress], None] | None,
 ) -> tuple[Recipe, Corpus, str]:
-    """The recipe with the settings that its data were prepared with, the data, and what to say of
-    settings that are not the recipe's own."""
+    """Return the recipe with the settings with which its data were prepared, the data, and a note
+    about settings that are not the recipe's own."""
     path = as_path("prepared", folder, PREPARED / recipe.name)
     if not is_prepared(path):
         launched = torchrun()
@@ -146,7 +146,8 @@ def _open_data(
 
 
 def _left_out(corpus: Corpus) -> str:
-    """What preparing has skipped, in words; empty if it was nothing, or blank lines alone."""
+    """Describe what preparing has skipped. The text is empty if it skipped nothing, or only blank
+    lines."""
     counts = [
         f"{count:,} {kind} in {split}"
         for split, facts in corpus.manifest.splits.items()
@@ -203,7 +204,7 @@ def _train(
         report.say(_farewell(run, ending))
         return ending
     except ClearheadError as error:
-        if files is not None:  # whoever called shows the error; the log keeps it
+        if files is not None:  # the caller shows the error; the log keeps it too
             files.say(f"error: {error}")
         raise
     finally:
@@ -212,8 +213,8 @@ def _train(
 
 
 def _measure(run: Run, corpus: Corpus) -> tuple[Measure | None, Sequence[str]]:
-    """What validation measures beside the loss, with its names: the accuracy of a classifier;
-    the BLEU and samples of a translator; the samples of a language model, if the recipe asks for
+    """Return what validation measures besides the loss, by name: the accuracy of a classifier; the
+    BLEU and samples of a translator, or the samples of a language model, if the recipe asks for
     them."""
     n, task = run.recipe.train.translate_valid, corpus.manifest.task
     n_shown = run.recipe.train.sample_valid
@@ -276,7 +277,7 @@ class _LogLines:
         _log.info(validation_line(record))
 
     def say(self, text: str) -> None:
-        pass  # a report logs it by itself
+        pass  # a report logs this line itself
 
     def close(self) -> None:
         pass

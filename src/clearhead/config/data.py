@@ -138,8 +138,8 @@ class DataConfig:
     tokens, so that the model learns to follow the glossary that a user gives for a translation. Not
     set: the model does not learn this."""
     glossary_share: float = 0.5
-    """Among the pairs with terms, the share whose source contains the translations of the terms.
-    From the other pairs, the model learns to translate terms on its own."""
+    """Share of the pairs with terms whose source contains the translations of the terms. From the
+    other pairs, the model learns to translate terms on its own."""
     sample_mb: int = 256
     """A new tokenizer learns from at most this many megabytes, taken from the start of each
     file."""
