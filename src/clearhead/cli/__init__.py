@@ -1,5 +1,5 @@
-"""The command line: `clearhead VERB …`. Each command is a file in this folder, imported when
-used."""
+"""The command line: `clearhead VERB …`. Each command has a file in this folder, which is imported
+when the command is used."""
 
 import errno
 import io
@@ -19,7 +19,7 @@ from clearhead.cli.terminal import discard, output_may_close, text_only_terminal
 from clearhead.errors import ClearheadError, nearest
 
 VERBS = {
-    "calibrate": "a translator's confidence, made to mean its chrF++",
+    "calibrate": "make a translator's confidence predict its chrF++",
     "classify": "a label for each line",
     "data": "what the model will see; public corpora: clearhead data get NAME",
     "describe": "a recipe with every key explained, or a preset's sizes",
@@ -46,12 +46,12 @@ VERBS = {
 }
 
 WRITE_FILES = ("prepare", "study", "train")
-"""Commands that work for long and produce files: they continue when their output is no longer
+"""Commands that run for a long time and produce files. They continue when their output is no longer
 read."""
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Runs one command. Returns 0, 2 for a user error, or 130 after Ctrl-C."""
+    """Run one command. Returns 0, 2 after a user error, or 130 after Ctrl-C."""
     arguments = sys.argv[1:] if arguments is None else arguments
     for name, mode in {"stdin": "r", "stdout": "w", "stderr": "w"}.items():
         if getattr(sys, name) is None:  # closed before the start: `>&-`, or a service
@@ -59,7 +59,8 @@ def main(arguments: list[str] | None = None) -> int:
     log = logging.getLogger("clearhead")
     if not any(isinstance(handler, _ShowWarnings) for handler in log.handlers):
         log.addHandler(_ShowWarnings(logging.WARNING))
-    # A pipe on Windows has a code page without ✓ or Chinese: what it lacks is written as an escape.
+    # The code page of a pipe on Windows lacks ✓ and Chinese: such characters are written as
+    # escapes.
     if isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(errors="backslashreplace")
     outlives = arguments[:1] and arguments[0] in WRITE_FILES
@@ -83,7 +84,7 @@ def _run_to_its_end(arguments: list[str]) -> int:
         return 2
     except BrokenPipeError:  # the reader of the output has closed it (`| head`)
         discard(sys.stdout)
-        return 128 + 13  # as the shell says after SIGPIPE, which Windows has not
+        return 128 + 13  # the code that shells report after SIGPIPE, which Windows lacks
     except OSError as error:
         full = error.errno in (errno.ENOSPC, errno.EDQUOT)
         if not full and error.filename is None:
@@ -93,7 +94,7 @@ def _run_to_its_end(arguments: list[str]) -> int:
             where = f" ({error.filename})" if error.filename else ""
             reason = f"the disk is full{where}; free some space and run again"
             if error.filename is None:
-                discard(sys.stdout)  # Python would flush it once more
+                discard(sys.stdout)  # otherwise, Python would flush it once more
         print(f"clearhead: {visible(reason)}", file=sys.stderr)
         return 2
     except KeyboardInterrupt:
@@ -102,7 +103,7 @@ def _run_to_its_end(arguments: list[str]) -> int:
 
 
 class _ShowWarnings(logging.Handler):
-    """Shows warnings of the library as errors are shown."""
+    """Shows the library's warnings in the same form as errors."""
 
     def emit(self, record: logging.LogRecord) -> None:
         print(f"clearhead: {visible(as_flags(record.getMessage()))}", file=sys.stderr)
@@ -118,7 +119,7 @@ def _run(arguments: list[str]) -> int:
     verb, *rest = arguments
     if verb not in VERBS:
         raise ClearheadError(f"there is no command {verb!r}; {nearest(verb, VERBS)}")
-    # A word of Python's own cannot name a module: `import` is in import_.py.
+    # A keyword of Python cannot name a module, so `import` is in import_.py.
     module = import_module(f"clearhead.cli.{verb}_" if iskeyword(verb) else f"clearhead.cli.{verb}")
     parser = Arguments(prog=f"clearhead {verb}", description=module.__doc__, allow_abbrev=False)
     module.add_arguments(parser)

@@ -1,4 +1,4 @@
-"""A parser whose errors read like all others: what is wrong, and what to write."""
+"""A parser whose errors read like clearhead's others: they say what is wrong, and what to write."""
 
 import argparse
 import re
@@ -19,7 +19,8 @@ class Arguments(argparse.ArgumentParser):
     """The arguments of one command."""
 
     def error(self, message: str) -> NoReturn:
-        """The error that argparse found, in clearhead's words where they are known."""
+        """Report the error that argparse found, in clearhead's own words if there are some for
+        it."""
         help_text = f"see {self.prog} --help"
         if match := _WRONG_TYPE.fullmatch(message):
             what, such = _NUMBERS.get(match[2], ("a valid value", ""))

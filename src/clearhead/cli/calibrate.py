@@ -1,7 +1,7 @@
-"""Learns from held-out text how good a translator's translations are by the model's own scores, and
-writes the curve into the model folder. From then on, `translate --details`, catalogues and `serve`
-give a confidence: the chrF++, from 0 to 1, to expect. A run is calibrated on its validation text.
-Needs the extra `eval`."""
+"""Learns from held-out text which quality a translator's own scores promise, and writes this curve
+into the model folder. From then on, `translate --details`, catalogues and `serve` give a
+confidence: the chrF++ to expect, from 0 to 1. A run is calibrated on its validation text. This
+command needs the extra `eval`."""
 
 import argparse
 import json

@@ -1,5 +1,5 @@
-"""What the command line shares with the API: an option has the name and the default of a parameter
-of the function that its command calls."""
+"""Takes names and defaults from the API: an option has the name and the default of a parameter of
+the function that its command calls."""
 
 import argparse
 import inspect
@@ -14,8 +14,8 @@ T = TypeVar("T")
 
 
 def fill_defaults(parser: argparse.ArgumentParser, function: Callable[..., Any]) -> None:
-    """Gives every option that is a parameter of the function its default, so that each default is
-    written once. An option that is passed on only if it was typed gets none."""
+    """Give each option the default of the parameter of the same name, so that each default is
+    written once. An option that is passed on only if it was typed gets no default."""
     defaults = _parameters(function)
     for action in parser._actions:
         if action.dest in defaults and action.default != argparse.SUPPRESS:
@@ -23,13 +23,13 @@ def fill_defaults(parser: argparse.ArgumentParser, function: Callable[..., Any])
 
 
 def settings(namespace: argparse.Namespace, function: Callable[..., Any]) -> dict[str, Any]:
-    """The options that are parameters of the function, to be passed on."""
+    """Return the options that are parameters of the function, to pass them on."""
     values = vars(namespace)
     return {name: values[name] for name in _parameters(function) if name in values}
 
 
 def options_of(namespace: argparse.Namespace, kind: type[T]) -> T:
-    """The options that are fields of the class, as an object of it."""
+    """Make an object of the class from the options that are its fields."""
     values = vars(namespace)
     names = [field.name for field in fields(kind)]  # pyright: ignore[reportArgumentType]
     return kind(**{name: values[name] for name in names if name in values})
@@ -45,7 +45,7 @@ def _parameters(function: Callable[..., Any]) -> dict[str, Any]:
 
 
 def add_clean_argument(parser: argparse.ArgumentParser, what: str) -> None:
-    """The option --clean, for kinds of defects; `what` says what becomes of them."""
+    """Add the option --clean, which takes kinds of defects; `what` says what happens to them."""
     parser.add_argument(
         "--clean",
         nargs="*",
@@ -56,7 +56,7 @@ def add_clean_argument(parser: argparse.ArgumentParser, what: str) -> None:
 
 
 def add_part_argument(parser: argparse.ArgumentParser) -> None:
-    """The option --part, for parts of the user's own."""
+    """Add the option --part, which takes the user's own parts."""
     parser.add_argument(
         "--part",
         action="append",
@@ -68,7 +68,7 @@ def add_part_argument(parser: argparse.ArgumentParser) -> None:
 
 
 def parts(namespace: argparse.Namespace) -> dict[str, str]:
-    """The values of --part by role, as the API takes them."""
+    """Return the values of --part by role, as the API takes them."""
     from clearhead.api.own_parts import ROLES
 
     named: dict[str, str] = {}

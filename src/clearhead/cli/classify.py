@@ -38,7 +38,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(namespace: argparse.Namespace) -> int:
     model = open_model(namespace)
     options = options_of(namespace, ClassifyOptions)
-    compute_label_probabilities(model, [], options)  # refuses before a line is read
+    compute_label_probabilities(model, [], options)  # raises before a line is read
 
     def answer(chunk: list[tuple[int, str]]) -> list[str]:
         lines = [line for _, line in chunk]

@@ -33,11 +33,11 @@ from clearhead.errors import ClearheadError
 from clearhead.intake.public import get_corpus, public_corpora, public_corpus
 from clearhead.text.tokenizer import Tokenizer
 
-N_MEASURED = 200  # batches that padding is measured on
-N_LENGTHS = 100_000  # documents that the histogram is drawn from
+N_MEASURED = 200  # number of batches on which padding is measured
+N_LENGTHS = 100_000  # number of documents from which the histogram is drawn
 N_BARS = 12
 N_ROWS_SHOWN = 2
-N_SHOWN = 180  # characters of a row
+N_SHOWN = 180  # number of characters in a row
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -71,13 +71,14 @@ def run(namespace: argparse.Namespace) -> int:
 def _show_lengths(console: TextConsole, corpus: Corpus, split: str) -> None:
     for side in corpus.facts(split).tokens:
         if side == "label":
-            continue  # one token each
+            continue  # each of them is one token
         store = corpus.store(split, side)
         n = store.n_documents
         if n == 1:
-            continue  # a whole book: the table has said how long it is
+            continue  # such as a book: the table above says how long it is
         lengths = store.lengths(permute(np.arange(min(n, N_LENGTHS)), n, 0))
-        # The few longest would squeeze all others into one bar: they share the last.
+        # The longest documents share the last bar; otherwise, they would squeeze all others into
+        # one bar.
         top = max(N_BARS, int(np.percentile(lengths, 99)) + 1)
         width = -(-top // N_BARS)
         counts = np.bincount(np.minimum(lengths // width, N_BARS - 1), minlength=N_BARS)
@@ -107,7 +108,7 @@ def _show_padding(console: TextConsole, corpus: Corpus, config: BatchConfig, spl
 
 
 def _padding(batch: Batch, pad_id: int) -> tuple[int, int]:
-    """Positions without a token, and all positions."""
+    """Count the positions without a token, and all positions."""
     match batch:
         case PairBatch():
             sides = (batch.source, batch.target_output)
@@ -155,7 +156,7 @@ def _shown(batch: Batch) -> list[tuple[str, Tensor, str]]:
 
 
 def _visible(ids: Tensor, tokenizer: Tokenizer) -> str:
-    """The text that a model sees, control tokens and line ends included, cut to a few lines."""
+    """Return the text that a model sees, with control tokens and line ends, cut to a few lines."""
     target_ids = [index for index in ids.tolist() if index != IGNORED]
     text = tokenizer.decode(target_ids, show_control=True).replace("\n", "⏎")
     return text if len(text) <= N_SHOWN else text[:N_SHOWN] + "…"

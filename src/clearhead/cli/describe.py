@@ -1,5 +1,5 @@
 """Explains a recipe (every key with its value and meaning) or a preset (its sizes and its number of
-parameters, without memory for the weights)."""
+parameters; no memory is needed for the weights)."""
 
 import argparse
 from dataclasses import fields
@@ -25,7 +25,7 @@ def run(arguments: argparse.Namespace) -> int:
     if name in recipe_names() or (name is not None and name.endswith(".toml")):
         print(explained_toml(read_recipe(arguments), head=f"{name}, every key"), end="")
         return 0
-    # Here, so that --help and recipes do not wait for torch.
+    # Imported here, so that --help and recipes do not wait for torch.
     from clearhead.errors import ClearheadError, ConfigError, nearest
     from clearhead.models import PRESETS, build_model, count_parameters, preset
 

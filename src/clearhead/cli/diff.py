@@ -27,7 +27,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    # What the models' own code prints is not the report.
+    # The models' own code may print; that must not get into the report.
     with contextlib.redirect_stdout(io.StringIO() if arguments.json else sys.stderr):
         report = diff(arguments.reference, arguments.port, **settings(arguments, diff))
     if arguments.html is not None:

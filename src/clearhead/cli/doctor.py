@@ -31,11 +31,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> int:
     with captured() as printed:
         try:
-            # Only a folder of clearhead's can need parts: other models bring their own.
+            # Only a clearhead folder can need parts; other models bring their own.
             model = open_model(arguments) if arguments.part else arguments.model
             report = examine(model, **settings(arguments, examine))
         except Exception:
-            if printed.tail:  # it may say why the model was not built
+            if printed.tail:  # what the model printed may say why it was not built
                 print(printed.tail, file=sys.stderr)
             raise
     report = replace(report, n_printed=report.n_printed + printed.n_lines)

@@ -8,12 +8,12 @@ from clearhead.config.options import EngineOptions, SearchOptions
 
 
 def add_search_arguments(parser: argparse.ArgumentParser) -> None:
-    """The options of beam search."""
+    """Add the options of beam search."""
     names = ("beam", "length_penalty", "alpha", "max_new", "batch")
     types = {"beam": at_least_one, "max_new": at_least_one, "batch": at_least_one}
     add_options(parser, SearchOptions, *names, types=types, metavars={"length_penalty": "KIND"})
 
 
 def add_engine_arguments(parser: argparse.ArgumentParser) -> None:
-    """Adds the options of the engine that runs the model."""
+    """Add the options of the engine that runs the model."""
     add_options(parser.add_argument_group("engine"), EngineOptions)

@@ -1,7 +1,7 @@
-"""Measures how good a model is. Encoder-decoder: BLEU and chrF++ on a test set (needs the extra
-`eval`), and whether the difference from another model is significant. Language model: perplexity of
-a text. Encoder: accuracy of a classifier, or loss on masked tokens. Without files, a run is
-measured on its own test set."""
+"""Measures how good a model is. For an encoder-decoder: BLEU and chrF++ on a test set (needs the
+extra `eval`), and whether the difference from another model is significant. For a language model:
+perplexity of a text. For an encoder: accuracy of a classifier, or loss on masked tokens. Without
+files, a run is measured on its own test set."""
 
 import argparse
 import json
@@ -57,7 +57,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     add_options(encoder, EncoderEvaluation, metavars={"p_mask": "P"})
     for action in parser._actions:
-        if action.dest in OPTIONS:  # one that is for another kind of model is an error, if typed
+        if action.dest in OPTIONS:  # a typed option that is for another kind of model is an error
             action.default = argparse.SUPPRESS
     add_quiet(parser)
     parser.add_argument(

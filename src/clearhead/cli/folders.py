@@ -1,4 +1,4 @@
-"""The arguments of every command that takes a model, and how it is opened."""
+"""Adds the arguments of every command that takes a model, and opens the model."""
 
 import argparse
 from pathlib import Path
@@ -17,6 +17,6 @@ def add_folder(parser: argparse.ArgumentParser, *, needed: bool = True) -> None:
 
 
 def open_model(namespace: argparse.Namespace) -> TextModel:
-    """The model that the command line names, with the given parts."""
+    """Open the model that the command line names, with the given parts."""
     own: dict[str, Any] = dict(parts(namespace))
     return load(namespace.model, **own)

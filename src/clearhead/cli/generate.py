@@ -58,7 +58,7 @@ def run(namespace: argparse.Namespace) -> int:
     if namespace.greedy:
         namespace.temperature = 0.0
     model, options = open_model(namespace), options_of(namespace, GenerateOptions)
-    generate_continuations(model, [], options)  # refuses before a line is read
+    generate_continuations(model, [], options)  # raises before a line is read
 
     def answer(chunk: list[tuple[int, str]]) -> list[str]:
         lines, first = [line for _, line in chunk], chunk[0][0]
@@ -74,7 +74,8 @@ def run(namespace: argparse.Namespace) -> int:
         return shown
 
     def show(number: int, line: str) -> None:
-        """Prints one text, token by token (by another engine, at once)."""
+        """Print one text, token by token. With another engine than clearhead, print it all at
+        once."""
         if namespace.engine == "clearhead":
             how = options_of(namespace, SamplingOptions)
             for piece in stream_continuation(model, line, how, number=number, called="line"):

@@ -1,4 +1,4 @@
-"""Turns a Hugging Face folder into a clearhead model folder. No code of the folder is run."""
+"""Turns a Hugging Face folder into a clearhead model folder. No code in the folder is run."""
 
 import argparse
 from pathlib import Path

@@ -122,7 +122,7 @@ def _check(folder: LearnFolder, arguments: argparse.Namespace) -> int:
             print(tell_passed(folder, exercise, verdict.n_checks, watching=False))
         cannot_run = verdict.trouble in ("syntax", "crash", "time", "missing")
         status = max(status, 0 if verdict.complete else 2 if cannot_run else 1)
-    # Whoever passes a later exercise has skipped those before it.
+    # Learners who pass a later exercise have skipped the ones before it.
     if not arguments.all and status == 0 and folder.is_not_before_current(chosen[0]):
         move_on(folder, chosen[0])
     return status

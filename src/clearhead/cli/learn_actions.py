@@ -1,4 +1,4 @@
-"""What `clearhead learn` does at a command, and `clearhead learn --watch` at a key."""
+"""The actions that a command of `clearhead learn` or a key in `clearhead learn --watch` starts."""
 
 from clearhead.course.exercises import EXERCISES, Exercise
 from clearhead.course.folder import LearnFolder
@@ -8,7 +8,8 @@ from clearhead.course.telling import wrap
 
 
 def move_on(folder: LearnFolder, passed: Exercise | None = None) -> None:
-    """The current exercise is the next that has not passed, after the current one or `passed`."""
+    """Move on to the next exercise that has not been passed, after the current one or after
+    `passed`."""
     folder.read_again()
     if (following := folder.next_after(passed or folder.current)) is not None:
         folder.state.current = following.name
@@ -16,7 +17,7 @@ def move_on(folder: LearnFolder, passed: Exercise | None = None) -> None:
 
 
 def tell_passed(folder: LearnFolder, exercise: Exercise, n: int, *, watching: bool) -> str:
-    """The last line of an exercise that is done; while watching, a key moves on."""
+    """Print the last line about an exercise that was passed. While watching, a key moves on."""
     say = phrases(folder.state.language)
     if (following := folder.next_after(exercise)) is None:
         return say["all_passed"].format(n=len(EXERCISES))
@@ -25,7 +26,7 @@ def tell_passed(folder: LearnFolder, exercise: Exercise, n: int, *, watching: bo
 
 
 def tell_hint(folder: LearnFolder, exercise: Exercise) -> str:
-    """The next hint; after the last one, what is left to ask for."""
+    """Show the next hint, or after the last one, what else the learner can ask for."""
     number, text = folder.hint(exercise)
     n_hints = len(exercise.texts(folder.state.language)["hints"])
     say = phrases(folder.state.language)
@@ -34,14 +35,14 @@ def tell_hint(folder: LearnFolder, exercise: Exercise) -> str:
 
 
 def show_solution(folder: LearnFolder, exercise: Exercise, yes: bool) -> None:
-    """Asks, shows the solution, and notes that it was shown."""
+    """Ask the learner, show the solution, and record that it was shown."""
     say = phrases(folder.state.language)
     if yes or folder.has_passed(exercise) or _agrees(say["ask_solution"]):
         print(folder.solution(exercise))
 
 
 def restore(folder: LearnFolder, exercise: Exercise, yes: bool) -> None:
-    """Asks, and puts the original back."""
+    """Ask the learner, and restore the original file."""
     say = phrases(folder.state.language)
     spare = spare_name(folder.path / exercise.file, "bak").name
     if not yes and not _agrees(say["ask_reset"].format(file=exercise.file, kept=spare)):

@@ -1,5 +1,5 @@
-"""`clearhead learn --watch`: the current file is checked whenever it is saved, and keys do the
-rest. File times are polled, which works on network drives and under every editor."""
+"""`clearhead learn --watch` checks the current file whenever it is saved; keys do the rest. It
+polls the times of files, which works on network drives and with every editor."""
 
 import contextlib
 import os
@@ -18,7 +18,7 @@ SECONDS = 0.3
 
 
 def watch(folder: LearnFolder) -> int:
-    """Watches until q or Ctrl-C is pressed."""
+    """Watch until q or Ctrl-C is pressed."""
     say = phrases(folder.state.language)
     seen, passed = None, False
     print(say["watching"].format(folder=folder.path, file=folder.current.file))
@@ -85,7 +85,7 @@ def _show(folder: LearnFolder, exercise: Exercise) -> bool:
 
 
 def _keys_of(folder: LearnFolder, exercise: Exercise) -> str:
-    """What each key does, and how many hints have been shown."""
+    """Describe what each key does, and how many hints have been shown."""
     language = folder.state.language
     all_hints = len(exercise.texts(language)["hints"])
     shown = f"{folder.state.progress(exercise.name).hints}/{all_hints}"
@@ -94,7 +94,7 @@ def _keys_of(folder: LearnFolder, exercise: Exercise) -> str:
 
 @contextlib.contextmanager
 def _keys() -> Iterator[Callable[[], str]]:
-    """Single keys without Enter where there is a terminal; else only the waiting."""
+    """Read single keys without Enter. Without a terminal, only wait."""
     if not sys.stdin.isatty():
         yield _wait
         return
@@ -121,14 +121,15 @@ def _unix_key() -> str:
     ready, _, _ = select.select([sys.stdin], [], [], SECONDS)
     if not ready:
         return ""
-    # Not by sys.stdin, which would read ahead: `select` does not see what waits inside it.
+    # Not from sys.stdin, which would read ahead: `select` does not see what waits in its buffer.
     key = os.read(sys.stdin.fileno(), 1)
-    return key.decode("ascii", "ignore") if key else "q"  # the terminal is gone
+    return key.decode("ascii", "ignore") if key else "q"  # the terminal was closed
 
 
 @contextlib.contextmanager
 def _plain_terminal(*, single_keys: bool = False) -> Iterator[None]:
-    """The terminal's usual line input, or single keys; as it was before, afterwards."""
+    """Switch the terminal to single keys or to its usual line input, and restore its state
+    afterwards."""
     try:
         import termios
         import tty

@@ -1,7 +1,7 @@
-"""One output line per input line: what the commands that read and write text share.
+"""Reads lines and writes one output line per input line, for all commands on text.
 
-Lines are processed as they arrive. Lines that wait are processed together, up to a chunk, sorted by
-length inside it; a single line is answered at once. The order is kept.
+Lines are processed as they arrive. Waiting lines are processed together, in chunks that are sorted
+by length; a single line is answered at once. The output keeps the order of the input.
 """
 
 import argparse
@@ -30,11 +30,11 @@ from clearhead.intake.recognise import HEAD
 from clearhead.intake.unpack import MAX_RECORD
 
 CHUNK = 512
-"""Lines that are sorted by length together."""
+"""The highest number of lines that are sorted by length together."""
 
 
 def add_line_arguments(parser: argparse.ArgumentParser) -> None:
-    """Adds the options for where lines are read and written, and in which format."""
+    """Add the options that say where lines are read and written, and in which format."""
     parser.add_argument(
         "--input", type=Path, metavar="FILE", help="read lines from here (default: standard input)"
     )
@@ -51,8 +51,8 @@ def add_line_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def read_lines(arguments: argparse.Namespace) -> Iterator[list[tuple[int, str]]]:
-    """Reads chunks of numbered lines, without line ends. A line that is not UTF-8 is an error that
-    names the line; the lines before it have been answered by then."""
+    """Read chunks of numbered lines, without line ends. A line that is not UTF-8 is an error that
+    names the line; earlier lines have been answered by then."""
     if arguments.input is None:
         yield from _chunks(_unbuffered_lines(sys.stdin.buffer), "standard input")
         return
@@ -76,7 +76,7 @@ def _chunks(lines: Iterable[bytes], name: str) -> Iterator[list[tuple[int, str]]
             for line in lines:
                 waiting.put(line)
             waiting.put(None)
-        except Exception as error:  # whatever it is, the other thread waits for it
+        except Exception as error:  # any error is passed on, as the other thread waits for it
             waiting.put(error)
 
     threading.Thread(target=read, daemon=True).start()
@@ -96,7 +96,7 @@ def _chunks(lines: Iterable[bytes], name: str) -> Iterator[list[tuple[int, str]]
                 break
             number += 1
             if number == 1:
-                line = line.removeprefix(BYTE_ORDER_MARK)  # as in training
+                line = line.removeprefix(BYTE_ORDER_MARK)  # training does the same
             try:
                 chunk.append((number, line.decode("utf-8").rstrip("\r\n")))
             except UnicodeDecodeError as wrong:
@@ -119,8 +119,8 @@ def _chunks(lines: Iterable[bytes], name: str) -> Iterator[list[tuple[int, str]]
 
 
 def _packed_lines(file: BinaryIO) -> Iterator[bytes]:
-    """A line costs memory in proportion to the file, or up to a limit: a kilobyte of gzip can
-    stand for a megabyte."""
+    """Read the lines of a packed file. A kilobyte of gzip can hold a megabyte of text, so a line
+    may only take memory in proportion to the file, or up to a limit."""
     with gzip.GzipFile(fileobj=file) as unpacked:
         while line := unpacked.readline(MAX_RECORD + 1):
             if len(line) > MAX_RECORD:
@@ -129,10 +129,11 @@ def _packed_lines(file: BinaryIO) -> Iterator[bytes]:
 
 
 def _unbuffered_lines(file: BinaryIO) -> Iterator[bytes]:
-    """A buffered reader holds a lock while it waits, and Python could not end under it (Ctrl-C)."""
+    """Read lines without a buffered reader. Such a reader holds a lock while it waits, so Python
+    could not end after Ctrl-C."""
     try:
         descriptor = file.fileno()
-    except OSError:  # not a file of the system
+    except OSError:  # which is not a file of the operating system
         yield from file
         return
     begun: list[bytes] = []  # joined once: a long line comes in thousands of pieces
@@ -147,7 +148,7 @@ def _unbuffered_lines(file: BinaryIO) -> Iterator[bytes]:
 
 
 def _check_files(arguments: argparse.Namespace) -> None:
-    """Checks the files before the output is emptied."""
+    """Check the files before the output file is emptied."""
     if arguments.input is None:
         if arguments.output is not None and _is_standard_input(arguments.output):
             raise DataError(f"--output {arguments.output} is the input itself; name another file")
@@ -181,13 +182,13 @@ def _refuse_catalogue(path: Path, head: bytes) -> None:
 def _is_standard_input(path: Path) -> bool:
     try:
         return path.exists() and os.path.samestat(os.fstat(sys.stdin.fileno()), path.stat())
-    except (OSError, ValueError, AttributeError):  # closed, or not a file
+    except (OSError, ValueError, AttributeError):  # it is closed, or is no file
         return False
 
 
 @contextmanager
 def opened_output(arguments: argparse.Namespace) -> Iterator[TextIO]:
-    """The file of --output, or standard output."""
+    """Open the file of --output, or standard output."""
     if arguments.output is None:
         if hasattr(sys.stdout, "reconfigure"):
             sys.stdout.reconfigure(encoding="utf-8")  # pyright: ignore
@@ -204,7 +205,8 @@ def opened_output(arguments: argparse.Namespace) -> Iterator[TextIO]:
 
 
 def _count_lines(path: Path | None) -> int | None:
-    """None: unknown. A packed file would have to be unpacked."""
+    """Count the lines of a file. Returns None for a packed file, which would have to be
+    unpacked."""
     if path is None or not path.is_file() or path.suffix == ".gz":
         return None
     with path.open("rb") as file:
@@ -212,7 +214,7 @@ def _count_lines(path: Path | None) -> int | None:
 
 
 class Bar:
-    """Shows on a terminal how many lines are done, if the output goes to a file."""
+    """Shows on a terminal how many lines are finished, if the output goes to a file."""
 
     def __init__(self, arguments: argparse.Namespace) -> None:
         console = TextConsole(stderr=True)
@@ -236,12 +238,12 @@ class Bar:
         self.bars.stop()
 
     def advance(self, n: int) -> None:
-        """Counts so many more lines as done."""
+        """Count this many more lines as finished."""
         self.bars.update(self.task, advance=n)
 
 
 def at_least_one(text: str) -> int:
-    """The type of an option that counts something."""
+    """The type of an option that takes a whole number of at least 1."""
     try:
         number = int(text)
     except ValueError:
@@ -252,14 +254,14 @@ def at_least_one(text: str) -> int:
 
 
 def is_typed(arguments: argparse.Namespace) -> bool:
-    """Whether lines are typed on a terminal, and answers shown one by one."""
+    """Tell whether lines are typed on a terminal, where each answer is shown at once."""
     return arguments.input is None and arguments.output is None and sys.stdin.isatty()
 
 
 def answer_lines(
     arguments: argparse.Namespace, answer: Callable[[list[tuple[int, str]]], list[str]]
 ) -> int:
-    """Writes the answer to every line, in the order of the lines, chunk by chunk."""
+    """Write the answer to every line, in the order of the lines, chunk by chunk."""
     _check_files(arguments)
     with opened_output(arguments) as out, Bar(arguments) as bar:
         for chunk in read_lines(arguments):
@@ -271,19 +273,19 @@ def answer_lines(
 
 
 def names_of(chunk: list[tuple[int, str]]) -> list[str]:
-    """The names of the lines in messages."""
+    """Return the names of the lines for messages."""
     return [f"line {number}" for number, _ in chunk]
 
 
 def talk(greeting: str, answer: Callable[[int, str], None]) -> int:
-    """Answers one line at a time, typed on a terminal."""
+    """Answer lines that are typed on a terminal, one at a time."""
     print(greeting, file=sys.stderr)
     number = 0
     while True:
         try:
             if sys.stdout.isatty():
                 line = input("> ")
-            else:  # a pipe gets the answers alone
+            else:  # a pipe gets only the answers
                 print("> ", end="", file=sys.stderr, flush=True)
                 line = input()
         except EOFError:
@@ -295,12 +297,12 @@ def talk(greeting: str, answer: Callable[[int, str], None]) -> int:
         number += 1
         try:
             answer(number, line)
-        except InputError as error:  # only this line is refused
+        except InputError as error:  # an error concerns only this line
             print(f"clearhead: {visible(as_flags(str(error)))}", file=sys.stderr)
 
 
 def as_json(output: Output) -> dict[str, Any]:
-    """An output with all its details, as JSON."""
+    """Return an output with all its details as JSON."""
     return {
         "text": output.text,
         "score": output.score,

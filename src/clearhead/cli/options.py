@@ -1,5 +1,5 @@
-"""Options of a command from the fields of an option class: flag, type, choices and help. Defaults
-are filled in from the function that the command calls (`calling.fill_defaults`)."""
+"""Makes options of a command from the fields of an option class: flag, type, choices and help.
+`calling.fill_defaults` takes their defaults from the function that the command calls."""
 
 import argparse
 from collections.abc import Callable, Mapping
@@ -20,8 +20,8 @@ def add_options(
     types: Mapping[str, Callable[[str], Any]] = NOTHING,
     metavars: Mapping[str, str] = NOTHING,
 ) -> None:
-    """Adds the named fields of the class, or all of them; `types` reads values that are neither a
-    number nor a word."""
+    """Add an option for each of the named fields of the class, or for all fields. `types` has
+    functions that read values that are neither numbers nor words."""
     for name in names or [field.name for field in fields(kind)]:
         add_option(parser, kind, name, type=types.get(name), metavar=metavars.get(name))
 
@@ -36,12 +36,12 @@ def add_option(
     metavar: str | None = None,
     **more: Any,
 ) -> None:
-    """Adds one field as an option."""
+    """Add an option for one field."""
     hint = get_type_hints(kind)[name]
     default = kind.__dataclass_fields__[name].default
     flag = flag or f"--{name.replace('_', '-')}"
     meaning = explanations(kind)[name].replace("%", "%%").removesuffix(".")
-    if not meaning[1:2].isupper():  # as other help texts begin; names such as BLEU stay
+    if not meaning[1:2].isupper():  # other help texts begin in lower case; names such as BLEU stay
         meaning = meaning[0].lower() + meaning[1:]
     if hint is bool:
         if default:

@@ -33,7 +33,7 @@ INSTEAD = {
     "batches.batch_tokens": "--batch-tokens",
     "train.steps": "--tokens",
 }
-"""The option that tells the plan of a preset what a key tells the plan of a recipe."""
+"""The options that set for a preset what these keys set for a recipe."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -85,18 +85,18 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _read_recipe(arguments: argparse.Namespace) -> tuple[Recipe, TrainConfig]:
-    """The recipe with the keys that the command line sets, but [train] as the file has it, and
-    [train] with them: the plan shows how the two differ."""
+    """Read the recipe with the keys that the command line sets. Its [train] stays as in the file; a
+    second [train] has the keys. The plan shows how the two differ."""
     changed = read_recipe(arguments)
     try:
         written = load_recipe(arguments.recipe).train
-    except ClearheadError:  # a file that is a recipe only with them
+    except ClearheadError:  # the file needs these keys to be a recipe
         written = changed.train
     return replace(changed, train=written), changed.train
 
 
 def _read_preset(arguments: argparse.Namespace) -> tuple[ModelConfig, TrainConfig]:
-    """The model and its training, with the keys that the command line sets."""
+    """Return the model and its training settings, with the keys that the command line sets."""
     keys = given_keys(arguments)
     for key, text in keys:
         if not key.startswith(("model.", "train.")) or key in INSTEAD:

@@ -1,5 +1,5 @@
-"""Turns a recipe's text into token files: trains the tokenizer, encodes, writes a manifest. Stopped
-at any moment, the same command resumes; what is finished is only checked."""
+"""Turns a recipe's text into token files: trains the tokenizer, encodes, writes a manifest. If it
+is stopped at any moment, the same command resumes; finished files are only checked."""
 
 import argparse
 import shlex
@@ -51,7 +51,7 @@ def run(namespace: argparse.Namespace) -> int:
         console.print(f"Every document that was removed is a line of {listed}.", soft_wrap=True)
     console.print(f"\n{corpus.folder} is ready ({time.monotonic() - started:.1f} s).")
     name, out = shlex.quote(namespace.recipe), namespace.folder
-    # Not wrapped at the terminal's width: users paste these lines.
+    # Not wrapped at the terminal's width, as users copy these lines.
     look, train = _out("--out", out), _out("--prepared", out)
     console.print(f"Look at it with: clearhead data {name}{look}", soft_wrap=True)
     console.print(f"Train with: clearhead train {name}{train}", soft_wrap=True)
@@ -71,7 +71,7 @@ def progress_bars(console: TextConsole) -> Bars:
 
 
 class ShowProgress:
-    """Shows one bar for each stage, in the order in which they begin."""
+    """Shows one bar for each stage; the stages stand in the order in which they began."""
 
     def __init__(self, bars: Bars) -> None:
         self.bars = bars
@@ -90,7 +90,7 @@ class ShowProgress:
 
 
 class StageLines:
-    """Prints a line for each stage, and for each tenth of it, where there is no terminal."""
+    """Prints a line for each stage, and for each tenth of a stage, if there is no terminal."""
 
     def __init__(self, console: TextConsole) -> None:
         self.console, self.tenths = console, dict[str, int]()

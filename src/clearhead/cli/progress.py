@@ -1,4 +1,4 @@
-"""Shows how far a command has come: a bar on a terminal, plain lines elsewhere, nothing with
+"""Shows the progress of a command: a bar on a terminal, plain lines elsewhere, nothing with
 --quiet."""
 
 import argparse
@@ -17,11 +17,11 @@ from clearhead.config.train import TrainConfig
 from clearhead.training.report import Listener, MetricsLine, step_line, validation_line
 
 STAGES = logging.getLogger("clearhead.progress")
-"""Messages with which functions of the library announce long work."""
+"""The messages with which functions of the library announce long work."""
 
 
 def add_quiet(parser: argparse.ArgumentParser) -> None:
-    """The option --quiet."""
+    """Add the option --quiet."""
     parser.add_argument(
         "--quiet", action="store_true", help="show no progress, only results and warnings"
     )
@@ -29,7 +29,7 @@ def add_quiet(parser: argparse.ArgumentParser) -> None:
 
 @contextmanager
 def showing_stages(namespace: argparse.Namespace) -> Iterator[None]:
-    """Inside the block, what takes its time is announced on standard error."""
+    """Inside the block, announce work that takes long on standard error."""
     if namespace.quiet:
         yield
         return
@@ -49,14 +49,14 @@ class _Stages(logging.Handler):
 
 
 def training_listener(console: TextConsole, train: TrainConfig, *, quiet: bool) -> Listener:
-    """The listener that shows the steps of a run."""
+    """Return the listener that shows the steps of a run."""
     if quiet:
         return _Warnings()
     return _Bar(console, train) if console.is_terminal else _Lines(train)
 
 
 def next_checkpoint(step: int, train: TrainConfig) -> int:
-    """The next step after this one that has a checkpoint for sure."""
+    """Return the next step after this one that certainly has a checkpoint."""
     if not train.save_every:
         return train.steps
     return min(train.steps, (step // train.save_every + 1) * train.save_every)
@@ -100,12 +100,12 @@ class _Bar:
 
 
 class _Lines:
-    """Prints plain lines with the same facts where there is no terminal."""
+    """Prints plain lines with the same facts if there is no terminal."""
 
     def __init__(self, train: TrainConfig) -> None:
         self.train = train
         self.first: tuple[int, float] | None = None
-        """The first step of this process, and when it was over."""
+        """The number of the first step in this process, and the time at which it ended."""
 
     def step(self, record: MetricsLine) -> None:
         step = record["step"]
@@ -137,7 +137,7 @@ class _Lines:
 
 
 class _Warnings:
-    """Prints to standard error what must not be missed, under --quiet."""
+    """With --quiet, prints only warnings, to standard error."""
 
     def step(self, record: MetricsLine) -> None:
         if record.get("skipped"):
@@ -155,7 +155,7 @@ class _Warnings:
 
 
 def duration(seconds: float) -> str:
-    """A duration as a clock shows it."""
+    """Format a duration as clocks show it."""
     minutes, rest = divmod(round(seconds), 60)
     hours, minutes = divmod(minutes, 60)
     return f"{hours}:{minutes:02}:{rest:02}" if hours else f"{minutes}:{rest:02}"

@@ -1,6 +1,6 @@
 """A tour of three minutes, in a folder of its own: text, training, a score, a line that the model
 copies, and a picture of its attention. Every command is shown before it runs, and you can type it
-yourself. Stopped at any moment, the same command resumes the tour."""
+yourself. If the tour is stopped at any moment, the same command resumes it."""
 
 import argparse
 import importlib.util
@@ -20,7 +20,7 @@ FOLDER = Path("clearhead-quickstart")
 MARK, FINISHED = ".quickstart", "finished"
 EXPORTED = "copy-task-hf"
 LINE = "clearhead2026"
-PATIENCE = 10  # seconds that a command has to end by itself after Ctrl-C
+PATIENCE = 10  # seconds after Ctrl-C in which a command may end by itself
 
 NEXT = """\
 Where to go next
@@ -46,7 +46,7 @@ class Stop(NamedTuple):
 
     @property
     def command(self) -> str:
-        """The command as it is typed."""
+        """The command as a user types it."""
         echo = "" if self.typed is None else f"echo {self.typed} | "
         return echo + shlex.join(["clearhead", *self.arguments])
 
@@ -119,7 +119,7 @@ def _tour(folder: Path, steps: int | None) -> list[Stop]:
 
 
 def _enter(folder: Path) -> None:
-    """A new folder, or one in which a tour has begun and is not finished."""
+    """Enter a new folder, or a folder in which a tour has begun and is not finished."""
     if folder.exists() and not folder.is_dir():
         raise ClearheadError(f"{folder} is a file; name a new folder: clearhead quickstart FOLDER")
     refuse_unusual(folder)
@@ -140,7 +140,7 @@ def _enter(folder: Path) -> None:
 
 
 def _execute(stop: Stop, folder: Path) -> tuple[int, bool]:
-    """The command's exit code, and whether Ctrl-C was pressed meanwhile."""
+    """Run the command. Returns its exit code, and whether Ctrl-C was pressed meanwhile."""
     process = start_module(
         "clearhead",
         *stop.arguments,
@@ -155,7 +155,7 @@ def _execute(stop: Stop, folder: Path) -> tuple[int, bool]:
             process.stdin.close()
         return process.wait(), False
     except KeyboardInterrupt:
-        # A terminal sends Ctrl-C to the command as well, which may have a checkpoint to finish.
+        # A terminal sends Ctrl-C also to the command, which may still have to finish a checkpoint.
         try:
             process.wait(PATIENCE)
         except subprocess.TimeoutExpired:

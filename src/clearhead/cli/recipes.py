@@ -1,4 +1,5 @@
-"""The arguments of every command that takes a recipe: RECIPE, and a dotted option for each key."""
+"""Adds the arguments of every command that takes a recipe: RECIPE, and a dotted option for each
+key."""
 
 import argparse
 import shlex
@@ -14,7 +15,7 @@ if TYPE_CHECKING:
 
 
 def add_recipe_arguments(parser: argparse.ArgumentParser, *, out: bool = True) -> None:
-    """The recipe and its keys; with `out`, the folder of its prepared data."""
+    """Add the recipe and its keys; with `out`, also the folder of its prepared data."""
     names = ", ".join(recipe_names())
     parser.add_argument("recipe", help=f"{names}; or the path of a .toml file")
     parser.epilog = "Keys of the recipe are options, such as: --data.vocab_size 4000"
@@ -30,24 +31,24 @@ def add_recipe_arguments(parser: argparse.ArgumentParser, *, out: bool = True) -
 
 
 def add_recipe_keys(parser: argparse.ArgumentParser) -> None:
-    """A dotted option for each key; --help does not list them."""
+    """Add a dotted option for each key. The command's help does not list these options."""
     for key in recipe_keys():
         parser.add_argument(f"--{key}", dest=key, metavar="VALUE", help=argparse.SUPPRESS)
 
 
 def read_recipe(namespace: argparse.Namespace) -> Recipe:
-    """The recipe, with the keys that the command line sets."""
+    """Read the recipe, with the keys that the command line sets."""
     return load_recipe(namespace.recipe, given_keys(namespace))
 
 
 def given_keys(namespace: argparse.Namespace) -> list[tuple[str, str]]:
-    """The keys that the command line sets, and their texts."""
+    """Return the keys that the command line sets, with their values as typed."""
     values = vars(namespace)
     return [(key, values[key]) for key in recipe_keys() if values.get(key) is not None]
 
 
 def split_recipe(namespace: argparse.Namespace) -> tuple[Recipe, dict[str, Any]]:
-    """The recipe of the file, and the settings of `[data]` that the command line sets on top."""
+    """Return the recipe of the file, and the settings of `[data]` that the command line changes."""
     keys = given_keys(namespace)
     for key, text in keys:
         if not key.startswith("data."):
@@ -60,25 +61,26 @@ def split_recipe(namespace: argparse.Namespace) -> tuple[Recipe, dict[str, Any]]
         return changed, {}
     try:
         recipe = load_recipe(namespace.recipe)
-    except ClearheadError:  # a file that is a recipe only with them
+    except ClearheadError:  # the file needs these keys to be a recipe
         return changed, {}
     names = [key.removeprefix("data.") for key, _ in keys]
     return recipe, {name: getattr(changed.data, name) for name in names}
 
 
 def open_prepared(namespace: argparse.Namespace, recipe: Recipe) -> "Corpus":
-    """The prepared data of the recipe that the command line names, and with its settings."""
+    """Open the prepared data of the recipe that the command line names, with the settings that it
+    gives."""
     from clearhead.data.corpus import open_corpus
 
     folder = check_prepared(namespace, recipe.name, namespace.folder)
     corpus = open_corpus(folder)
-    corpus.manifest.given(folder, recipe.data)  # raises if they are of another recipe
+    corpus.manifest.given(folder, recipe.data)  # raises if the data belong to another recipe
     return corpus
 
 
 def check_prepared(namespace: argparse.Namespace, name: str, out: Path | None) -> Path:
-    """The folder of the prepared data; raises with the command that makes them, if there are
-    none."""
+    """Return the folder of the prepared data. If there are none, the error names the command that
+    makes them."""
     from clearhead.api.preparing import is_prepared, prepared_folder
 
     folder = prepared_folder(name, out)

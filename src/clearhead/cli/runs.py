@@ -95,7 +95,7 @@ def _show(console: TextConsole, records: list[MetricsLine]) -> None:
         console.print("\n".join(samples), soft_wrap=True)
 
 
-HIDDEN = ("step", "valid", "new_best", "perplexity", SAMPLES)  # perplexity is the loss again
+HIDDEN = ("step", "valid", "new_best", "perplexity", SAMPLES)  # perplexity only repeats the loss
 
 
 def _draw(runs: dict[str, list[MetricsLine]], path: Path) -> None:
@@ -124,19 +124,20 @@ def _validations(records: list[MetricsLine]) -> list[MetricsLine]:
 
 
 def _is_number(value: object) -> bool:
-    """Whether it is a number: not a word, which stands for NaN, nor a value that only damage can
-    have put there."""
+    """Tell whether a value is a number. It may also be a word, which stands for NaN, or anything if
+    the file is damaged."""
     return isinstance(value, int | float) and abs(value) < 1e300
 
 
 def _curve(records: list[MetricsLine], name: str) -> Curve:
-    # A run that resumes may measure more than before.
+    # After a run resumes, it may measure more than before.
     drawn = [record for record in records if _is_number(record.get(name))]
     return Curve([record["step"] for record in drawn], [record[name] for record in drawn])
 
 
 def _smoothed(curve: Curve, points: int = 400) -> Curve:
-    """Means over stretches: a step's loss depends on its batch, and thousands make a broad band."""
+    """Average the curve over groups of steps. A step's loss depends on its batch, so thousands of
+    steps would make a broad band."""
     stretch = max(1, len(curve.x) // points)
     starts = range(0, len(curve.x) - stretch + 1, stretch)
     return Curve(

@@ -1,5 +1,5 @@
-"""Prints the log-probability of given texts, line by line: for a translator of pairs `source TAB
-target`, for a language model of whole lines."""
+"""Prints the log-probability of given texts, line by line. A translator scores pairs `source TAB
+target`; a language model scores whole lines."""
 
 import argparse
 import json

@@ -1,5 +1,6 @@
-"""Shows one run of a model from inside: attention, layers, candidates, the beam search, and every
-tensor's shape. With --html: a page that needs no network; without: a summary in the terminal."""
+"""Shows what a model does with one text: attention, layers, candidates, the beam search, and every
+tensor's shape. With --html, it writes a page that needs no network; otherwise, it prints a
+summary."""
 
 import argparse
 from pathlib import Path

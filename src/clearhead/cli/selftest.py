@@ -1,6 +1,6 @@
-"""Checks that this machine's device computes what it should: products, masks, gradients against
-the CPU, a step, a resume, a decode. Gives one report to send in. The exit code is 1 if a check
-fails."""
+"""Checks that this machine's device computes correctly: products, masks, gradients (compared with
+the CPU's), a training step, a resumed run, and decoding. It prints one report, which you can send
+in. The exit code is 1 if a check fails."""
 
 import argparse
 from pathlib import Path

@@ -1,5 +1,5 @@
-"""Serves models over HTTP: translators by LibreTranslate's API, decoders by OpenAI's. It runs until
-Ctrl-C or SIGTERM, and then finishes what it accepted."""
+"""Serves models over HTTP: translators with LibreTranslate's API, decoders with OpenAI's. The
+server runs until Ctrl-C or SIGTERM, and then finishes the requests that it has accepted."""
 
 import argparse
 

@@ -1,6 +1,6 @@
-"""Compares variants of a recipe over seeds, at an equal budget. `run` trains and measures what is
-missing, and says first how long it will take; killed at any moment, the same command resumes.
-`show` prints the result so far; `page` writes it as Markdown and SVG in both languages."""
+"""Compares variants of a recipe over seeds, at an equal budget. `run` does the missing runs, and
+first says how long they will take; if it is killed at any moment, the same command resumes. `show`
+prints the result so far; `page` writes it as Markdown and SVG in both languages."""
 
 import argparse
 from functools import partial

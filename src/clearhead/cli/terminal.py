@@ -1,6 +1,6 @@
-"""What reaches a terminal is text. A control character in a model's output, a corpus, a token's
-name or a label could move the cursor, hide what follows, or write to the clipboard: it is shown as
-an escape. Only the sequences that rich makes itself pass (`console.py`)."""
+"""Lets only text reach a terminal. A control character in a model's output, a corpus, a token's
+name or a label could move the cursor, hide the text after it, or write to the clipboard, so it is
+shown as an escape. Only the sequences that rich makes itself pass (`console.py`)."""
 
 import os
 import re
@@ -16,7 +16,7 @@ BREAK = re.compile(r"[\n\r\t\x0b\x0c\x1c-\x1e\x85\u2028\u2029]")
 
 
 def visible(text: str) -> str:
-    """The text with escapes (as in JSON) for its control characters."""
+    """Replace the control characters of a text by escapes, as in JSON."""
     return CONTROL.sub(lambda match: f"\\u{ord(match[0]):04x}", text)
 
 
@@ -27,12 +27,12 @@ def one_line(text: str) -> str:
 
 
 def as_field(name: str) -> str:
-    """Turns a label or another name into one field of one line, wherever it is written."""
+    """Turn a label or another name into one field of one line, wherever it is printed."""
     return visible(BREAK.sub(lambda match: repr(match[0])[1:-1], name))
 
 
 class TextOnly:
-    """A terminal that is given no control characters."""
+    """A terminal to which no control characters are sent."""
 
     def __init__(self, stream: TextIO) -> None:
         self.stream = stream
@@ -43,7 +43,7 @@ class TextOnly:
         return len(text)
 
     def writelines(self, lines: Iterable[str]) -> None:
-        """Writes each of them."""
+        """Writes each of the lines."""
         for line in lines:
             self.write(line)
 
@@ -53,9 +53,9 @@ class TextOnly:
 
 @contextmanager
 def text_only_terminal() -> Iterator[None]:
-    """Inside the block, standard output takes nothing but text where it is a terminal. Files and
-    pipes get every byte as it is. Standard error is left to the libraries that draw bars and
-    colours there; what clearhead writes to it goes through `visible`."""
+    """Inside the block, standard output takes only text if it is a terminal. Files and pipes get
+    every byte unchanged. Standard error stays as it is, since libraries draw bars and colours
+    there; clearhead's own messages go through `visible`."""
     before = sys.stdout
     if before.isatty() and not isinstance(before, TextOnly):
         sys.stdout = cast(TextIO, TextOnly(before))
@@ -66,8 +66,8 @@ def text_only_terminal() -> Iterator[None]:
 
 
 class MayClose:
-    """Standard output or standard error whose reader or terminal may leave, or whose disk may be
-    full: what cannot be written is discarded."""
+    """Standard output or standard error. Its reader or its terminal may go away, or its disk may be
+    full: text that cannot be written is discarded."""
 
     def __init__(self, stream: TextIO, name: str) -> None:
         self.stream, self.name = stream, name
@@ -100,8 +100,8 @@ class MayClose:
 
 
 def discard(stream: TextIO) -> None:
-    """Sends the rest of a stream nowhere, with what is in its buffer: Python flushes once more when
-    it ends, and must find an open file."""
+    """Discard the rest of a stream and the content of its buffer. Python flushes once more when it
+    ends, and must then find an open file."""
     nowhere = os.open(os.devnull, os.O_WRONLY)
     os.dup2(nowhere, stream.fileno())
     os.close(nowhere)
@@ -109,9 +109,9 @@ def discard(stream: TextIO) -> None:
 
 @contextmanager
 def output_may_close() -> Iterator[None]:
-    """Inside the block, nothing ends because a reader leaves (`| head`), a terminal is closed, or
-    the disk under the output is full. For commands that produce files: their output only shows the
-    progress."""
+    """Inside the block, the command continues if the reader of its output goes away (`| head`), the
+    terminal is closed, or the disk is full. This is for commands that produce files, whose output
+    only shows the progress."""
     before = sys.stdout, sys.stderr
     sys.stdout = cast(TextIO, MayClose(before[0], "standard output"))
     sys.stderr = cast(TextIO, MayClose(before[1], "standard error"))

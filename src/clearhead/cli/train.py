@@ -1,7 +1,7 @@
-"""Trains a recipe's model; text that is not prepared is prepared first. Stopped or killed at any
-moment, the same command resumes from the newest checkpoint. Exit codes: 0: the run has reached its
-last step (under torchrun also: it was stopped); 75: it was stopped earlier (by a signal or
-max_minutes); 2: user error: fix it and run again."""
+"""Trains a recipe's model. Text that is not prepared is prepared first. If the run is stopped or
+killed at any moment, the same command resumes from the newest checkpoint. Exit codes: 0 if the run
+has reached its last step (under torchrun, also if it was stopped); 75 if it was stopped earlier (by
+a signal or max_minutes); 2 after a user error: fix it and run again."""
 
 import argparse
 from pathlib import Path
@@ -50,7 +50,7 @@ def run(namespace: argparse.Namespace) -> int:
     recipe = read_recipe(namespace)
     console = TextConsole()
     launched = torchrun()
-    if launched is not None and launched.world > 1:  # ranks would prepare them all at once
+    if launched is not None and launched.world > 1:  # several ranks would prepare the data at once
         check_prepared(namespace, recipe.name, namespace.prepared)
     first = launched is None or launched.rank == 0
     if namespace.plan:
@@ -74,7 +74,7 @@ def run(namespace: argparse.Namespace) -> int:
         progress=None if namespace.quiet else StageLines(console),
     )
     finished = trained.ending is not None and trained.ending.finished
-    # torchrun takes any other code for a failure, and would start a stopped run again.
+    # torchrun takes any other code as a failure, and would restart a run that was stopped.
     return 0 if finished or launched is not None else STOPPED
 
 

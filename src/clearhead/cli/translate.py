@@ -65,9 +65,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--details",
         action="store_true",
-        help="say on standard error, for each line, the confidence (of a calibrated model), how "
-        "often the training text of the run has its pieces, and which training pairs are most like "
-        "it",
+        help=(
+            "print on standard error, for each line, the confidence (of a calibrated model), how "
+            "often the training text of the run contains its pieces, and which training pairs "
+            "are most similar"
+        ),
     )
     parser.add_argument(
         "--attention",
@@ -90,8 +92,10 @@ def _add_catalogue_arguments(parser: argparse.ArgumentParser) -> None:
         "--catalogue",
         type=Path,
         metavar="FILE",
-        help="fill the open entries of this PO or XLIFF file, in its place or into --output; what "
-        "is new is marked as fuzzy, what a person has translated stays",
+        help=(
+            "fill the open entries of this PO or XLIFF file, in its place or into --output; new "
+            "translations are marked as fuzzy, translations by people stay"
+        ),
     )
     add_option(group, CatalogueOptions, "memory", type=Path, nargs="+", metavar="FILE")
     add_options(group, CatalogueOptions, "pieces", "leave_below")
@@ -117,7 +121,7 @@ def run(namespace: argparse.Namespace) -> int:
 
 
 def _check_options(namespace: argparse.Namespace) -> None:
-    """Refuses options that do not go together, before a model is opened."""
+    """Raises for options that do not go together, before a model is opened."""
     if namespace.attention is not None and namespace.engine != "clearhead":
         raise ClearheadError("--attention needs the engine clearhead; leave --engine out")
     if namespace.attention is None and namespace.layer is not None:
@@ -141,7 +145,7 @@ def _flag(name: str) -> str:
 
 
 def _check_model(namespace: argparse.Namespace, model: TextModel) -> None:
-    """Refuses what this model cannot do."""
+    """Raises for options that this model cannot serve."""
     if namespace.attention is not None and model.model.config.family != "encoder-decoder":
         raise ClearheadError(
             "--attention draws what a target looks at in its source, but this model is a decoder; "
@@ -158,7 +162,7 @@ def _check_model(namespace: argparse.Namespace, model: TextModel) -> None:
 def _translate_lines(namespace: argparse.Namespace, model: TextModel) -> int:
     _check_model(namespace, model)
     translator = _LineTranslator(namespace, model)
-    find_translations(model, [], translator.options)  # refuses before a line is read
+    find_translations(model, [], translator.options)  # raises before a line is read
     if namespace.details and model.calibration is None:
         missing = "no confidence: the model is not calibrated; do that with: clearhead calibrate"
         print(f"{missing} {namespace.model}", file=sys.stderr)
@@ -172,18 +176,18 @@ def _translate_lines(namespace: argparse.Namespace, model: TextModel) -> int:
 
 
 class _LineTranslator:
-    """Translates chunk after chunk, draws the first translation, and counts the terms that were
-    used."""
+    """Translates chunk after chunk, draws the first translation, and counts the terms that
+    translations use."""
 
     def __init__(self, namespace: argparse.Namespace, model: TextModel) -> None:
         self.namespace, self.model = namespace, model
         self.options = options_of(namespace, NBestOptions)
         self.picture: Path | None = namespace.attention
-        """Where the first translation is drawn, until it has been drawn."""
+        """The file into which the first translation is drawn; None once it has been drawn."""
         self.n_terms = self.n_terms_used = 0
 
     def __call__(self, chunk: list[tuple[int, str]]) -> list[str]:
-        """The answer to each of the numbered lines."""
+        """Return the answer to each of the numbered lines."""
         lines = [line for _, line in chunk]
         answers = find_translations(
             self.model, lines, self.options, names_of(chunk), n_best=self.options.n_best
