@@ -1,4 +1,4 @@
-"""The tensors of one step, and how rows of samples become tensors."""
+"""The batch of one step as tensors, and the functions that make tensors from rows of samples."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, fields, replace
@@ -30,33 +30,33 @@ class PairBatch:
     target_input: Tensor
     """Starts with <bos>."""
     target_output: Tensor
-    """The target, one step later: it ends in <eos>."""
+    """The target shifted by one step: it ends in <eos>."""
     samples: SampleIds
 
 
 @dataclass(frozen=True, kw_only=True)
 class TokenBatch:
-    """A batch for a decoder: at each position a token, and the next token as its target."""
+    """A batch for a decoder. Each position has a token, and the next token as its target."""
 
     inputs: Tensor
     targets: Tensor
-    """IGNORED where a packed row is padded."""
+    """IGNORED at the padding of packed rows."""
     documents: Tensor
-    """The document of the row that each position is in, so that attention can be kept inside it;
-    NO_DOCUMENT where the row is padded."""
+    """The number of the document that each position is in, so that attention can stay inside the
+    document; NO_DOCUMENT at padding."""
     samples: SampleIds
 
 
 @dataclass(frozen=True, kw_only=True)
 class JoinedBatch(TokenBatch):
-    """Pairs for a decoder: a row is the source, <bos> and the target. Only the target has targets:
-    IGNORED everywhere else."""
+    """Pairs for a decoder: a row is the source, <bos> and the target. Only the target is predicted;
+    other positions are IGNORED."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class MaskedBatch:
-    """A batch for an encoder: some tokens corrupted, and what they were; IGNORED everywhere
-    else."""
+    """A batch for an encoder: inputs with some tokens corrupted, and as targets the original tokens
+    there, IGNORED everywhere else."""
 
     inputs: Tensor
     targets: Tensor
@@ -65,7 +65,7 @@ class MaskedBatch:
 
 @dataclass(frozen=True, kw_only=True)
 class LabelledBatch(MaskedBatch):
-    """Texts of different lengths, padded on the right; the label of each text is masked."""
+    """Texts of different lengths, padded on the right. The label of each text is masked."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -83,7 +83,7 @@ Batch = PairBatch | TokenBatch | MaskedBatch | ClassBatch
 
 
 def split_rows(batch: Batch, pieces: int) -> list[Batch]:
-    """The same rows split into so many batches in turn; some may be empty."""
+    """Split the rows into this many batches, in turn. Some batches may be empty."""
     names = [field.name for field in fields(batch)]
     return [
         replace(batch, **{name: getattr(batch, name)[first::pieces] for name in names})
@@ -92,8 +92,8 @@ def split_rows(batch: Batch, pieces: int) -> list[Batch]:
 
 
 def move(batch: Batch, device: torch.device) -> Batch:
-    """The batch with all its tensors on the device. If the device can, it copies them by itself:
-    the process does not wait, and work on the device that needs them starts after the copy."""
+    """Move all tensors of the batch to the device. If the device can copy by itself, the process
+    does not wait, and work on the device that needs the tensors starts after the copy."""
     if device.type == "cpu":
         return batch
     tensors = {field.name: getattr(batch, field.name) for field in fields(batch)}
@@ -108,8 +108,8 @@ def move(batch: Batch, device: torch.device) -> Batch:
 
 
 def pad_rows(rows: Sequence[NDArray[np.integer]], filler: int, width: int = 1) -> Tensor:
-    """Stacks rows and pads them. No rows give (0, width): a rank without a share of the batch still
-    runs the model, to stay in step with the others."""
+    """Stack rows and pad them. No rows give a tensor (0, width): a rank without a share of the
+    batch still runs the model, to stay in step with the others."""
     width = max([width, *map(len, rows)])
     padded = np.full((len(rows), width), filler, np.int64)
     for number, row in enumerate(rows):
@@ -125,8 +125,8 @@ def labelled_batch(
     pad_id: int,
     samples: SampleIds,
 ) -> LabelledBatch:
-    """A batch of texts that end in <eos>, each with a mask before its end, where the label is
-    predicted."""
+    """Make a batch of texts that end in <eos>. Each has a mask before its end, where the model
+    predicts the label."""
     inputs = [np.insert(text.astype(np.int64), len(text) - 1, mask_id) for text in texts]
     targets = [
         np.insert(np.full(len(text), IGNORED, np.int64), len(text) - 1, label)
@@ -145,7 +145,8 @@ def class_batch(
     pad_id: int,
     samples: SampleIds,
 ) -> ClassBatch:
-    """A batch of texts between <bos> and <eos>; the class is predicted at the position of <bos>."""
+    """Make a batch of texts between <bos> and <eos>. The model predicts the class at the position
+    of <bos>."""
     inputs = [np.insert(text.astype(np.int64), 0, bos_id) for text in texts]
     targets = torch.tensor(classes, dtype=torch.int64)
     return ClassBatch(inputs=pad_rows(inputs, pad_id), targets=targets, samples=samples)
@@ -153,7 +154,8 @@ def class_batch(
 
 @dataclass(frozen=True, kw_only=True)
 class Corruption:
-    """BERT's: of the chosen tokens 80% become <mask>, 10% a random token, 10% stay."""
+    """BERT's corruption: of the chosen tokens, 80% become <mask>, 10% become a random token, and
+    10% stay."""
 
     p_mask: float
     mask_id: int
@@ -161,7 +163,7 @@ class Corruption:
     vocab_size: int
 
     def __call__(self, tokens: Integers, key: int) -> tuple[Integers, Integers]:
-        """Inputs and targets: a pure function of the tokens and the key."""
+        """Return inputs and targets, a pure function of the tokens and the key."""
         places = np.arange(len(tokens), dtype=np.uint64)
         choice, fate = (_uniform(places, derive_key(key, use)) for use in ("choice", "fate"))
         chosen = (choice < self.p_mask) & ~np.isin(tokens, list(self.control_ids))
@@ -176,19 +178,19 @@ class Corruption:
 
 
 class Renumbering:
-    """Gives the spans of a pair other numbers each time that the pair is seen, the same on both
-    sides. A model that always read 0, 1, 2 in this order would learn the order instead of
-    copying."""
+    """Gives the spans of a pair new numbers each time that the model sees the pair, the same
+    numbers on both sides. A model that always read 0, 1, 2 in this order would learn the order
+    instead of copying."""
 
     def __init__(self, source: Sequence[int], target: Sequence[int]) -> None:
-        """The reserved tokens of each side, by number."""
+        """Takes the reserved tokens of each side, in the order of their numbers."""
         self.n = min(len(source), len(target))
         self.sides = [np.array(ids[: self.n], np.int64) for ids in (source, target)]
 
     def __call__(
         self, source: NDArray[np.integer], target: NDArray[np.integer], key: int
     ) -> list[NDArray[np.integer]]:
-        """Replaces tokens on both sides of a pair: a pure function of the tokens and the key."""
+        """Replace tokens on both sides of a pair, as a pure function of the tokens and the key."""
         order = permute(np.arange(self.n), self.n, key) if self.n else None
         return [
             tokens if order is None else _replaced(tokens, ids, ids[order])
@@ -197,7 +199,7 @@ class Renumbering:
 
 
 def _replaced(tokens: NDArray[np.integer], old: Integers, new: Integers) -> NDArray[np.integer]:
-    """The tokens, each old one as the new one of its place."""
+    """Replace each token of `old` by the token at the same place in `new`."""
     sorting = np.argsort(old)
     places = np.searchsorted(old, tokens, sorter=sorting).clip(max=len(old) - 1)
     is_old = old[sorting][places] == tokens
@@ -205,5 +207,5 @@ def _replaced(tokens: NDArray[np.integer], old: Integers, new: Integers) -> NDAr
 
 
 def _uniform(places: np.ndarray, key: int) -> np.ndarray:
-    """Numbers in [0, 1), one for each place."""
+    """Draw a number in [0, 1) for each place."""
     return (mix(places, key) >> np.uint64(11)) * 2.0**-53

@@ -37,20 +37,20 @@ class Corpus:
     """The tokenizers by side."""
 
     def facts(self, split: str) -> SplitFacts:
-        """Counts and files of a split; raises if the split does not exist."""
+        """Return the counts and files of a split. Raises if the split does not exist."""
         if split not in self.manifest.splits:
             remedy = nearest(split, self.manifest.splits)
             raise DataError(f"{self.folder} has no split {split!r}; {remedy}")
         return self.manifest.splits[split]
 
     def store(self, split: str, side: str) -> TokenStore:
-        """The token files of one side of a split as one store."""
+        """Return the token files of one side of a split as one store."""
         return TokenStore(
             [TokenFile(self.folder, file_facts) for file_facts in self.facts(split).files[side]]
         )
 
     def layout(self, split: str, config: BatchConfig) -> BatchLayout:
-        """The kind of batches that the corpus's task asks for."""
+        """Return the batch layout for the task of this corpus."""
         facts = self.facts(split)
         if self.manifest.task == "pairs":
             joined = config.layout == "joined"
@@ -111,7 +111,7 @@ class Corpus:
 
     @property
     def label_as(self) -> LabelAs:
-        """What a label is to the model (`data.label_as`)."""
+        """Whether the model predicts a label as a class or as a token (`data.label_as`)."""
         return "class" if self.manifest.data.get("label_as") == "class" else "token"
 
     @property
@@ -129,7 +129,8 @@ class Corpus:
 def _warn_of_window(
     split: str, config: BatchConfig, n_tokens: int, n_documents: int, needed: int
 ) -> None:
-    """Batches are cut from one window at a time: one that holds less makes them all smaller."""
+    """Warn if a window holds fewer tokens than a batch. Batches are cut from one window at a time,
+    so all of them would be smaller."""
     held = config.window * n_tokens // max(1, n_documents)
     if split == "train" and config.window < n_documents and held < needed:
         _log.warning(

@@ -1,5 +1,6 @@
-"""clearhead's tokens from datatrove's pipelines: the same documents give the same token files as
-`clearhead prepare`, on its local executor, on Slurm or on Ray. Needs the extra `corpus`.
+"""Writes clearhead's token files in a pipeline of datatrove, on its local executor, on Slurm or on
+Ray. The same documents give the same token files as `clearhead prepare`. This needs the extra
+`corpus`.
 
     executor = LocalPipelineExecutor(
         pipeline=[JsonlReader("shards"), TokenFiles("prepared/train", "prepared/tokenizer.json")],
@@ -21,8 +22,8 @@ from clearhead.text.untrusted import slow_runs
 
 
 class TokenFiles(DocumentTokenizer):
-    """datatrove's tokenizer stage, set to write what clearhead reads: each document ended by <eos>,
-    in the order in which it came. The order of training is decided when batches are read."""
+    """datatrove's tokenizer stage, which writes what clearhead reads: the documents in their order,
+    each ended by <eos>. Their order in training is decided when batches are read."""
 
     def __init__(self, output_folder: str | Path, tokenizer: str | Path, eos: str = EOS) -> None:
         # datatrove would look up the name of a missing file on a hub.
@@ -39,10 +40,11 @@ class TokenFiles(DocumentTokenizer):
 
     @cached_property
     def tokenizer(self) -> LibraryTokenizer:  # pyright: ignore[reportIncompatibleVariableOverride]
-        """The tokenizer, set so that text never spells a control token."""
+        """The tokenizer, set so that no text becomes a control token."""
         library = DocumentTokenizer.tokenizer.func(self)
         library.no_truncation()
         library.no_padding()
-        # As in our own Tokenizer: the text "<eos>" is five characters, not the end of a document.
+        # As in clearhead's Tokenizer, the text "<eos>" is five characters, not the end of a
+        # document.
         library.encode_special_tokens = True
         return library

@@ -1,5 +1,5 @@
-"""Text to tokens in several processes, in order, with bounded memory. It does not import torch, so
-that a worker starts quickly."""
+"""Turns text into tokens in several processes, in order and with bounded memory. This module does
+not import torch, so that workers start quickly."""
 
 import multiprocessing
 import os
@@ -28,7 +28,8 @@ WAITING_PER_PROCESS = 2  # chunks under way: enough to keep a process busy while
 
 
 class Encoded(NamedTuple):
-    """Documents of one side: all their tokens in a row, each document ended by <eos>."""
+    """The documents of one side: all their tokens in a row, with <eos> at the end of each
+    document."""
 
     tokens: TokenArray
     lengths: Integers
@@ -39,7 +40,7 @@ class HasTexts(Protocol):
 
     @property
     def texts(self) -> tuple[list[str], ...]:
-        """The documents' texts, by side."""
+        """The texts of the documents, by side."""
         ...
 
 
@@ -47,7 +48,7 @@ SomeChunk = TypeVar("SomeChunk", bound=HasTexts)
 
 
 def encode(tokenizer: Tokenizer, texts: list[str]) -> Encoded:
-    """The tokens of some texts, each ended by <eos>."""
+    """Encode texts. Each ends with <eos>."""
     return _ended(tokenizer, tokenizer.encode_batch(texts))
 
 
@@ -59,8 +60,8 @@ class TaughtTerms(NamedTuple):
     """The share of the pairs with terms whose source names the terms."""
 
     def annotated(self, source: Pieces, target: str) -> PiecesWithTerms:
-        """The pieces of a source, with the terms that the target has as well; or, in the other
-        pairs, as they are: a pure function of the text."""
+        """Return the pieces of a source with the terms that the target has as well, or unchanged in
+        the other pairs. The text alone decides between the two."""
         words = "".join(piece for piece in source if isinstance(piece, str))
         drawn = zlib.crc32(f"{words}\t{target}".encode(errors="replace")) / 2**32
         return source if drawn >= self.share else terms_of_both(self.glossary, source, target)
@@ -69,8 +70,8 @@ class TaughtTerms(NamedTuple):
 def encode_sides(
     tokenizers: list[Tokenizer], texts: tuple[list[str], ...], taught: TaughtTerms | None = None
 ) -> list[Encoded]:
-    """The tokens of each side. Spans that both sides of a pair have become reserved tokens, if the
-    tokenizers have them; so do the terms that are taught."""
+    """Encode each side. If the tokenizers have reserved tokens, spans that both sides of a pair
+    contain become such tokens, and the terms to teach are put between them."""
     most = min(len(tokenizer.placeholder_ids) for tokenizer in tokenizers)
     if len(tokenizers) != 2 or not (most or taught):
         return [encode(*side) for side in zip(tokenizers, texts)]
@@ -101,7 +102,7 @@ def _ended(tokenizer: Tokenizer, rows: list[list[int]]) -> Encoded:
 
 
 def encode_labels(ids: dict[str, int], labels: list[str]) -> Encoded:
-    """One number for each label, without <eos>."""
+    """Encode each label as one number, without <eos>."""
     tokens = np.array([ids[label] for label in labels], np.uint32)
     return Encoded(tokens, np.ones(len(labels), np.int64))
 
@@ -112,13 +113,13 @@ def encode_in_order(
     processes: int,
     taught: TaughtTerms | None = None,
 ) -> Iterator[tuple[SomeChunk, list[Encoded]]]:
-    """Each chunk with the tokens of its first sides, one for each tokenizer. With one process the
-    work is done here, on as many threads as the library takes."""
+    """Yield each chunk with the tokens of its first sides, one for each tokenizer. With one
+    process, this process does the work, on as many threads as the library uses."""
     if processes == 1:
         for chunk in chunks:
             yield chunk, encode_sides(tokenizers, chunk.texts, taught)
         return
-    # Fresh processes: a fork would copy the library's threads in an unknown state.
+    # The processes are new ones, as a fork would copy the library's threads in an unknown state.
     with (
         starting_processes(),
         ProcessPoolExecutor(
@@ -149,7 +150,7 @@ def encode_in_order(
             pool.shutdown(wait=True, cancel_futures=True)
 
 
-_tokenizers: list[Tokenizer] = []  # a worker's own, set once when it starts
+_tokenizers: list[Tokenizer] = []  # each worker has its own; it is set once when the worker starts
 _taught: list[TaughtTerms] = []
 
 
@@ -163,7 +164,7 @@ def _start_worker(
 
 
 def _end_with_parent() -> None:
-    """Ends the worker when its parent is killed; it would wait for work forever."""
+    """End the worker when its parent is killed. Otherwise, it would wait for work forever."""
     parent = multiprocessing.parent_process()
     if parent is not None:
         wait([parent.sentinel])

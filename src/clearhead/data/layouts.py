@@ -1,5 +1,5 @@
-"""How samples lie in token files and how they are put together: pairs, pairs in one row, texts with
-a label, a stream, a masked stream, packed documents.
+"""Layouts: how token files hold samples, and how samples form batches. There are pairs, pairs in
+one row, texts with a label, a stream, a masked stream, and packed documents.
 
 Each layout says how many samples there are and how many of them form a window; cuts the samples of
 a window into global batches; and turns rows of a batch into tensors."""
@@ -35,7 +35,7 @@ from clearhead.text.tokenizer import Tokenizer
 
 
 class DocumentPiece(NamedTuple):
-    """Tokens start…stop-1 of a sample."""
+    """The tokens start…stop-1 of a sample."""
 
     sample: int
     start: int
@@ -47,17 +47,17 @@ Item = TypeVar("Item")
 
 
 class BatchLayout(Protocol):
-    """What the loader needs from a kind of batch; the classes below implement it."""
+    """The interface that the loader needs; the classes below implement it."""
 
     n_samples: int
     window: int
 
     def cut(self, samples: Integers, key: int) -> list[list[BatchRow]]:
-        """The global batches of one window. `key` decides what is left to chance."""
+        """Cut one window into global batches. `key` decides all random choices."""
         ...
 
     def collate(self, rows: Sequence[BatchRow], key: int) -> Batch:
-        """The tensors of some rows. `key` belongs to the epoch."""
+        """Make tensors of some rows. `key` belongs to the epoch."""
         ...
 
 
@@ -79,7 +79,8 @@ class _Pairs:
         )
 
     def pairs(self, samples: SampleIds, key: int) -> list[list[NDArray[np.integer]]]:
-        """Source and target of each sample, as this epoch sees them."""
+        """Return the source and target of each sample, with the numbers that its spans have in this
+        epoch."""
         numbers = np.array(samples, np.int64).reshape(-1)
         sides = zip(self.source.documents(numbers), self.target.documents(numbers))
         if not self.renumber.n:
@@ -93,8 +94,9 @@ class PairLayout(_Pairs):
 
     def cut(self, samples: Integers, key: int) -> list[list[BatchRow]]:
         source, target = self.source.lengths(samples), self.target.lengths(samples)
-        # The budget counts the longer side, so that comes first. Where it is equal, the other side
-        # ascends, at the next length it descends, and so on: neighbours stay alike throughout.
+        # The budget counts the longer side, so pairs are sorted by it first. Among pairs with an
+        # equal longer side, the other side ascends; at the next length it descends, and so on.
+        # Neighbours thus have similar lengths everywhere.
         longer, difference = np.maximum(source, target), target - source
         turn = np.where(longer % 2, -difference, difference)
         order = np.lexsort((samples, turn, longer))
@@ -150,13 +152,14 @@ class _Labelled:
 
     def cut(self, samples: Integers, key: int) -> list[list[BatchRow]]:
         lengths = self.text.lengths(samples) + 1  # the mask, or the start
-        # Stable: what is equally long stays in its random order. In that of the files, neighbours
-        # would have the same label.
+        # The sort is stable, so texts of equal length keep their random order. In the order of the
+        # files, neighbours would have the same label.
         order = np.argsort(lengths, kind="stable")
         return _shuffled(_within(self.budget, samples[order], lengths[order]), key)
 
     def read(self, rows: Sequence[BatchRow]) -> tuple[list[TokenArray], list[int], SampleIds]:
-        """Texts with their ends, the numbers of their labels, and which samples they are."""
+        """Read texts with their ends, the numbers of their labels, and the numbers of the
+        samples."""
         samples = tuple((row[0].sample,) for row in rows)
         numbers = np.array(samples, np.int64).reshape(-1)
         labels = [int(label[0]) for label in self.label.documents(numbers)]
@@ -175,7 +178,7 @@ class LabelledLayout(_Labelled):
 
 
 class ClassLayout(_Labelled):
-    """Each text begins with <bos>, and has a class."""
+    """Makes rows of texts, each of which begins with <bos> and has a class."""
 
     def collate(self, rows: Sequence[BatchRow], key: int) -> ClassBatch:  # noqa: ARG002
         texts, labels, samples = self.read(rows)
@@ -184,8 +187,8 @@ class ClassLayout(_Labelled):
 
 
 class StreamLayout:
-    """All documents in a row, each ended by <eos>, cut into samples of one length. The last few
-    tokens that do not fill a sample are left out."""
+    """Joins all documents, each ended by <eos>, and cuts them into samples of one length. The last
+    tokens, which do not fill a sample, are left out."""
 
     def __init__(self, store: TokenStore, config: BatchConfig) -> None:
         self.store, self.length = store, config.length
@@ -198,7 +201,7 @@ class StreamLayout:
     def collate(self, rows: Sequence[BatchRow], key: int) -> TokenBatch:  # noqa: ARG002
         samples = tuple((row[0].sample,) for row in rows)
         starts = [sample * self.length for (sample,) in samples]
-        # One token more than the length: the last position has a target too.
+        # A sample has one token more than the length, because the last position has a target too.
         tokens = [self.store.read(start, start + self.length + 1) for start in starts]
         documents = [self.store.document_of(start, start + self.length) for start in starts]
         return TokenBatch(
@@ -210,7 +213,7 @@ class StreamLayout:
 
 
 class MaskedLayout:
-    """The samples of a stream, some of their tokens corrupted anew in every epoch."""
+    """Makes samples of a stream, in which other tokens are corrupted in every epoch."""
 
     def __init__(self, stream: StreamLayout, corruption: Corruption) -> None:
         self.stream, self.corruption = stream, corruption
@@ -235,8 +238,9 @@ class MaskedLayout:
 
 
 class PackedLayout:
-    """Whole documents, several to a row. Each token is predicted once, from its own document alone:
-    a document starts from <bos>; one that is longer than a row continues in another."""
+    """Packs several whole documents into a row. Each token is predicted once, from its own document
+    alone. A document starts with <bos>; a document that is longer than a row continues in another
+    row."""
 
     def __init__(self, store: TokenStore, config: BatchConfig, tokenizer: Tokenizer) -> None:
         self.store, self.length, self.batch_size = store, config.length, config.batch_size
@@ -268,7 +272,7 @@ class PackedLayout:
         )
 
     def _guesses(self, piece: DocumentPiece) -> tuple[Integers, Integers]:
-        """The tokens of a piece, each with the one before it."""
+        """Return the tokens of a piece, each with the token before it."""
         if piece.start == 0:
             tokens = self.store.document(piece.sample, 0, piece.stop)
             return _shifted(tokens, self.bos_id), tokens
@@ -277,7 +281,8 @@ class PackedLayout:
 
 
 def _within(budget: int, samples: Integers, lengths: Integers) -> list[list[BatchRow]]:
-    """Neighbours together, as many as fit: rows times the longest is what a batch takes."""
+    """Group as many neighbours as fit. The size of a batch is its number of rows times the length
+    of the longest."""
     batches: list[list[BatchRow]] = [[]]
     widest = 0
     for sample, length in zip(samples.tolist(), lengths.tolist()):
@@ -290,7 +295,8 @@ def _within(budget: int, samples: Integers, lengths: Integers) -> list[list[Batc
 
 
 def _pack(pieces: list[DocumentPiece], length: int) -> list[BatchRow]:
-    """Best fit, longest first: each piece goes to the row that it fills most."""
+    """Pack by best fit, the longest pieces first: each piece goes into the row that it fills
+    most."""
     rows: list[list[DocumentPiece]] = []
     free: list[tuple[int, int]] = []  # (tokens left, row), ascending
     for piece in sorted(pieces, key=lambda piece: (piece.start - piece.stop, piece)):

@@ -1,6 +1,6 @@
-"""What a model learnt a text from: how often the training text has each of its pieces, and the
-training pairs that are most like it. The prepared token files are all that this needs: they are
-searched when somebody asks, and nothing is stored that an export could carry."""
+"""Shows what a model could learn a text from: how often the training text contains each piece of
+it, and the most similar training pairs. This searches the prepared token files only when somebody
+asks, and stores nothing that an export could contain."""
 
 import re
 from collections.abc import Sequence
@@ -25,10 +25,10 @@ class SimilarPair:
     """A line of the training text that shares rare n-grams with a text."""
 
     number: int
-    """The pair's place in the training split, from 0."""
+    """The number of the pair in the training split, from 0."""
     score: float
-    """The sum of log(lines / lines with it) over the different n-grams of one to three tokens that
-    both have."""
+    """The sum of log(lines / lines with the n-gram) over the different n-grams of one to three
+    tokens that the pair and the text have in common."""
     texts: tuple[str, ...]
     """The sides of the pair, each cut if it is very long."""
 
@@ -41,7 +41,7 @@ class LearntFrom:
     """The number of training lines that contain each piece of the text, on its side."""
     nearest: list[SimilarPair]
     searched: int
-    """Training lines that were searched."""
+    """The number of training lines that were searched."""
     is_all: bool
 
     @property
@@ -61,8 +61,8 @@ class LearntFrom:
 
 
 def pieces_of(text: str) -> list[str]:
-    """The words of a text, without the punctuation at their edges; where a run of characters has no
-    blanks (Chinese, say), its characters in pairs."""
+    """Return the words of a text, without the punctuation at their edges. A run of characters
+    without blanks, as in Chinese, gives its characters in pairs."""
     pieces: dict[str, None] = {}
     for run in text.split():
         word = run.strip(_EDGES) or run
@@ -74,7 +74,7 @@ def pieces_of(text: str) -> list[str]:
 
 
 def ngrams_of(ids: Sequence[int]) -> list[tuple[int, ...]]:
-    """The different n-grams of one to three tokens, in their order."""
+    """Return the different n-grams of one to three tokens, in their order."""
     ngrams: dict[tuple[int, ...], None] = {}
     for n in range(1, LONGEST_NGRAM + 1):
         ngrams |= dict.fromkeys(tuple(ids[at : at + n]) for at in range(len(ids) - n + 1))
@@ -82,9 +82,9 @@ def ngrams_of(ids: Sequence[int]) -> list[tuple[int, ...]]:
 
 
 class TrainingText:
-    """The training split of prepared data, to be asked what it has of a text. Pairs and labelled
-    texts are lines. Of a text alone, whose documents may be whole files, a line ends with the first
-    token that has a line break in it, or with its document."""
+    """The training split of prepared data, in which texts can be searched for. Each pair or
+    labelled text is a line. In plain text, whose documents may be whole files, a line ends with the
+    first token that contains a line break, or with its document."""
 
     def __init__(self, corpus: Corpus) -> None:
         self.corpus = corpus
@@ -100,7 +100,7 @@ class TrainingText:
             self.documents = np.append(self.documents, min(MOST_TOKENS, store.n_tokens))  # is cut
         self.is_all = int(self.documents[-1]) == store.n_tokens
         self.tokens: Integers = store.read(0, int(self.documents[-1]))
-        """All tokens that are searched, one document after the other."""
+        """All tokens to search, one document after the other."""
         self.ends = self._ends_of_lines() if len(self.sides) == 1 else self.documents
         """Where each line ends."""
         self.n = len(self.ends)
@@ -115,7 +115,7 @@ class TrainingText:
 
     @cached_property
     def lines(self) -> list[str]:
-        """The text of all that is searched."""
+        """The text of all lines that are searched."""
         bounds = pairwise([0, *self.documents.tolist()])
         texts = (self.tokenizer.decode(self.tokens[start:end]) for start, end in bounds)
         return [line for text in texts for line in text.split("\n")]
@@ -130,11 +130,12 @@ class TrainingText:
         )
 
     def count(self, piece: str) -> int:
-        """The lines that contain the piece, as `grep -Fc` counts them."""
+        """Count the lines that contain the piece, as `grep -Fc` does."""
         return sum(piece in line for line in self.lines)
 
     def nearest(self, ids: Sequence[int], n_nearest: int = 3) -> list[SimilarPair]:
-        """The lines with the highest scores, the earlier one of two that are equal."""
+        """Return the lines with the highest scores; of equal scores, the earlier line comes
+        first."""
         scores = np.zeros(self.n)
         begins: dict[int, Integers] = {}
         for ngram in ngrams_of(ids):

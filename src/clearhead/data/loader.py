@@ -1,5 +1,5 @@
-"""The batches of every step, for one rank. The n-th global batch follows from the data, the
-configuration and n alone; ranks, workers and restarts only decide which process reads it."""
+"""Loads the batch of every step for one rank. The data, the configuration and n alone determine the
+n-th global batch; ranks, workers and restarts only decide which process reads it."""
 
 import signal
 from collections.abc import Iterator
@@ -30,7 +30,7 @@ class Position(NamedTuple):
 
 
 class Order(NamedTuple):
-    """A rank's rows of one global batch, before they are read."""
+    """The rows of one global batch that a rank has to read."""
 
     rows: list[BatchRow]
     key: int
@@ -40,8 +40,8 @@ class Order(NamedTuple):
 class Loader:
     """Endless batches of a split for rank `rank` of `world`.
 
-    `state()` is what is needed to resume, with any number of ranks and workers, after the last
-    batch that was returned. Iterating again continues; it does not start over."""
+    `state()` holds all that is needed to resume after the last batch that was returned, with any
+    number of ranks and workers. Iterating again continues; it does not start over."""
 
     def __init__(
         self,
@@ -65,11 +65,12 @@ class Loader:
         self._seed = config.seed
 
     def state(self) -> dict[str, Any]:
-        """The position as plain JSON: four numbers, and what they are numbers of."""
+        """Return the position as plain JSON: four numbers, and the settings and data to which they
+        belong."""
         return {**self.position._asdict(), "data": self.fingerprint, "order": self.order}
 
     def load_state(self, state: dict[str, Any]) -> None:
-        """Resumes from a saved position; raises if data or settings have changed."""
+        """Resume from a saved position. Raises if data or settings have changed."""
         changes = [
             f"{key} was {value!r}, is {self.order.get(key)!r}"
             for key, value in state["order"].items()
@@ -104,8 +105,8 @@ class Loader:
             yield batch
 
     def orders(self, position: Position) -> Iterator[Order]:
-        """This rank's share of every batch from `position` on. It costs no more far into the corpus
-        than at its start."""
+        """Yield this rank's share of every batch from `position` on. A position far into the corpus
+        costs no more than its start."""
         n, window = self.layout.n_samples, self.layout.window
         n_windows = -(-n // window)
         while self.epochs is None or position.epoch < self.epochs:
@@ -125,7 +126,7 @@ class Loader:
 
 
 class _Orders(Sampler[Order]):
-    """Planned in the process of the loader, a little ahead of the reading."""
+    """Yields orders in the loader's process, a little ahead of the reading."""
 
     def __init__(self, loader: Loader) -> None:
         self.loader = loader
@@ -135,7 +136,7 @@ class _Orders(Sampler[Order]):
 
 
 class _Reading(Dataset[tuple[Batch, Position]]):
-    """Reads what an order asks for, in the process of the loader or in a worker."""
+    """Reads the rows of an order, in the loader's process or in a worker."""
 
     def __init__(self, layout: BatchLayout) -> None:
         self.layout = layout
@@ -149,7 +150,7 @@ def _as_it_is(item: tuple[Batch, Position]) -> tuple[Batch, Position]:
 
 
 def _leave_signals(worker: int) -> None:  # noqa: ARG001
-    """Signals to the whole group (Ctrl-C, torchrun's end) reach the workers too, and are handled by
-    the process that they work for."""
+    """Let workers ignore signals to the whole process group (Ctrl-C, the end of torchrun): the
+    process that they work for handles them."""
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, signal.SIG_IGN)

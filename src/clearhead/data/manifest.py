@@ -16,7 +16,7 @@ from clearhead.files import sha256_of, write_whole
 
 MANIFEST = "manifest.json"
 VERIFIED = ".verified.json"
-MAX_MANIFEST = 64 * 2**20  # bytes: what is longer was not written by prepare
+MAX_MANIFEST = 64 * 2**20  # bytes; prepare never writes more
 FORMAT = 1
 SIDES = {
     "pairs": ("source", "target"),
@@ -24,7 +24,7 @@ SIDES = {
     "language-model": ("text",),
     "masked-lm": ("text",),
 }
-"""What the documents of each task consist of."""
+"""The sides of a document, by task."""
 TICK_NS = 100_000_000  # generous: file systems stamp in steps of a few milliseconds
 
 
@@ -55,7 +55,7 @@ class Manifest:
     """The content of a prepared folder's manifest."""
 
     data: dict[str, Any]
-    """The DataConfig, or how other token files came to be."""
+    """The DataConfig, or a description of how other token files were made."""
     task: str
     versions: dict[str, str]
     inputs: list[dict[str, Any]]
@@ -73,16 +73,16 @@ class Manifest:
         return hashlib.sha256("\n".join(seen).encode()).hexdigest()
 
     def given(self, folder: Path, config: DataConfig) -> dict[str, Any]:
-        """The settings that were given on top of the recipe, where `config` still has the recipe's
-        own: what it takes to go from the recipe to this folder. Raises if that takes more: the
-        recipe is stored with the run, and a run is evaluated on the test set of its recipe."""
+        """Return the settings that were given on top of the recipe `config`: those that lead from
+        the recipe to this folder. Raises if the folder differs in other settings too, because the
+        recipe is stored with the run, and the run is evaluated on the test set of its recipe."""
         plain = as_json(config)
         recorded = {
             key: tuple(self.data[key]) if isinstance(self.data[key], list) else self.data[key]
             for key, own in self.instead_of.items()
             if plain.get(key) == own
         }
-        if "tokenizer" not in self.data:  # token files that came about in another way
+        if "tokenizer" not in self.data:  # token files that were made in another way
             return recorded
         new_settings = as_json(replace(config, **recorded))
         if changes := changed_settings(_with_names(self.data), _with_names(new_settings)):
@@ -94,7 +94,7 @@ class Manifest:
         return recorded
 
     def token_files(self) -> list[FileFacts]:
-        """All token files, of every split and side."""
+        """Yield the token files of every split and side."""
         return [
             facts
             for split in self.splits.values()
@@ -103,7 +103,7 @@ class Manifest:
         ]
 
     def hashes(self) -> dict[str, str]:
-        """Every file of the folder and its sha256."""
+        """Return every file of the folder with its sha256."""
         by_file = {facts.file: facts.sha256 for facts in self.tokenizers.values()}
         for facts in self.token_files():
             by_file |= {facts.name: facts.sha256, facts.name + INDEX: facts.index_sha256}
@@ -123,7 +123,7 @@ def _plain(manifest: Manifest) -> dict[str, Any]:
 
 
 def read_manifest(folder: Path) -> Manifest:
-    """The manifest of a prepared folder; raises if there is none."""
+    """Read the manifest of a prepared folder. Raises if there is none."""
     path = folder / MANIFEST
     if not path.is_file():
         raise DataError(
@@ -138,7 +138,8 @@ def read_manifest(folder: Path) -> Manifest:
             "prepare again: clearhead.prepare(…, overwrite=True)"
         ) from None
     for name in manifest.hashes():
-        # As Windows reads it, everywhere: there a name can begin with a drive, or with a backslash.
+        # Names are checked by the rules of Windows on every system: there, a name can begin with a
+        # drive or a backslash.
         if PureWindowsPath(name).anchor or ".." in PureWindowsPath(name).parts:
             raise DataError(
                 f"{path} names {name!r}, which is not in its folder; prepare again: "
@@ -166,7 +167,7 @@ def _from_json(path: Path) -> Manifest:
 
 
 def _check(manifest: Manifest) -> None:
-    """Raises ValueError or TypeError where somebody has written something else than a manifest."""
+    """Raises ValueError or TypeError if the file is not a manifest."""
     sides = SIDES[manifest.task]
     _of(dict, manifest.data)
     for setting in _of(dict, manifest.instead_of):
@@ -219,7 +220,7 @@ def _count(value: Any) -> int:
 
 
 def verify(folder: Path, manifest: Manifest) -> None:
-    """Raises if any file is not the one that the manifest describes.
+    """Raises if any file differs from the one that the manifest describes.
 
     Hashing terabytes at every start would cost hours, so verified files are remembered with size,
     inode and times of change, as git does; only files that changed since are hashed."""
@@ -254,7 +255,8 @@ def verify(folder: Path, manifest: Manifest) -> None:
 
 
 def remember(folder: Path, manifest: Manifest, stamps: dict[str, list[int]] | None = None) -> None:
-    """Remembers that the files were verified. A cache: safe to delete, not to be copied."""
+    """Record that the files were verified. The record is a cache: it is safe to delete, and not
+    meant to be copied."""
     hashes = manifest.hashes()
     stamps = {name: _stamp(folder / name) for name in hashes} if stamps is None else stamps
     note = {name: [hashes[name], *stamp] for name, stamp in stamps.items()}
@@ -266,8 +268,8 @@ def remember(folder: Path, manifest: Manifest, stamps: dict[str, list[int]] | No
 
 
 def _note_of(folder: Path) -> Path:
-    """The path of the note: in the folder, or in the cache directory if the folder can only be
-    read."""
+    """Return the path of the record: in the folder, or in the cache directory if the folder is
+    read-only."""
     if os.access(folder, os.W_OK):
         return folder / VERIFIED
     name = hashlib.sha256(os.fsencode(folder.resolve())).hexdigest()
@@ -275,8 +277,9 @@ def _note_of(folder: Path) -> Path:
 
 
 def _remembered(folder: Path) -> dict[str, list[Any]]:
-    """What was found right, by name. A file that changed just before the note was taken may have
-    changed once more within the same tick of the file system's clock: it is not trusted."""
+    """Return the records of verified files, by name. If a file changed just before it was recorded,
+    it may have changed once more within the same tick of the file system's clock, so such records
+    are not trusted."""
     remembered: dict[str, list[Any]] = {}
     for path in dict.fromkeys((folder / VERIFIED, _note_of(folder))):
         note = read_note(path)
@@ -290,7 +293,7 @@ def _remembered(folder: Path) -> dict[str, list[Any]]:
 
 
 def read_note(path: Path) -> dict[str, Any]:
-    """Reads a file of clearhead's own that only saves work: if it cannot be read, it counts as
+    """Read one of clearhead's own files that only save work. A file that cannot be read counts as
     absent."""
     try:
         note = _json(path)
@@ -312,18 +315,18 @@ def _stamp(path: Path) -> list[int]:
 
 
 def to_json(value: object) -> str:
-    """A value as indented JSON text."""
+    """Return a value as indented JSON text."""
     return json.dumps(value, indent=1, ensure_ascii=False) + "\n"
 
 
 def as_json(config: DataConfig) -> dict[str, Any]:
-    """The configuration as plain JSON values."""
+    """Return the configuration as plain JSON values."""
     return json.loads(json.dumps(asdict(config)))
 
 
 def changed_settings(old: dict[str, Any], new: dict[str, Any]) -> list[str]:
     """The differences between the prepared settings and the requested ones, in words."""
-    # A setting that is newer than the folder had its default then.
+    # If a setting is newer than the folder, it had its default value then.
     defaults = {field.name: field.default for field in fields(DataConfig)}
     settings = json.loads(json.dumps(defaults)) | old
     return [
@@ -334,7 +337,7 @@ def changed_settings(old: dict[str, Any], new: dict[str, Any]) -> list[str]:
 
 
 def _with_names(data: dict[str, Any]) -> dict[str, Any]:
-    """Files by their names alone: the same text may stand elsewhere by now."""
+    """Replace paths by the names of the files: the same text may be in another place by now."""
     named = {split: [Path(path).name for path in data.get(split, ())] for split in SPLITS}
     file = data.get("tokenizer_file")
     return data | named | {"tokenizer_file": file and Path(file).name}

@@ -11,8 +11,8 @@ from clearhead.errors import DataError
 
 
 def is_rehearsal(step: int, share: float) -> bool:
-    """Whether this step, counted from 0, reads the first text: evenly spread, and known from the
-    number of the step alone."""
+    """Tell whether this step, counted from 0, reads the first text. Such steps are evenly spread,
+    and the number of a step alone decides."""
     return int((step + 1) * share) > int(step * share)
 
 
@@ -37,12 +37,12 @@ class MixedLoader(Loader):
         self.share = share
 
     def state(self) -> dict[str, Any]:
-        """The positions in both corpora."""
+        """Return the positions in both corpora."""
         own = {"share": self.share, **self.rehearsed.state()}
         return {**super().state(), "rehearsed": own}
 
     def load_state(self, state: dict[str, Any]) -> None:
-        """Resumes from both positions; raises if data or settings have changed."""
+        """Resume from both positions. Raises if data or settings have changed."""
         super().load_state(state)
         own = state.get("rehearsed")
         if not isinstance(own, dict) or own.get("share") != self.share:

@@ -1,8 +1,9 @@
-"""Which sample comes when: a keyed permutation of 0…n-1 that is computed, never stored. Any stretch
-of the order costs the same at a thousand samples and at 10¹².
+"""Decides the order of the samples: a keyed permutation of 0…n-1 that is computed, never stored.
+Any part of the order costs the same for a thousand samples and for 10¹².
 
-A Feistel network permutes the numbers of so many bits; a result that falls outside 0…n-1 is sent
-through again until it falls inside (cycle walking: Black and Rogaway, 2002), which again permutes.
+A Feistel network permutes all numbers with a given number of bits. A result outside 0…n-1 goes
+through the network again until it falls inside (cycle walking: Black and Rogaway, 2002); this is
+again a permutation.
 """
 
 import hashlib
@@ -13,18 +14,18 @@ from numpy.typing import NDArray
 from clearhead.data.token_files import Integers
 
 Words = NDArray[np.uint64]
-N_ROUNDS = 8  # four already mix well; small n, with few bits a side, need more
+N_ROUNDS = 8  # four rounds mix well; a small n, with few bits on each side, needs more
 
 
 def derive_key(*parts: int | str) -> int:
-    """A key of 64 bits that depends on every part: so one seed serves epochs, windows and
-    samples."""
+    """Derive a key of 64 bits that depends on every part, so that one seed serves epochs, windows
+    and samples."""
     text = "/".join(map(str, parts)).encode()
     return int.from_bytes(hashlib.blake2b(text, digest_size=8).digest(), "little")
 
 
 def mix(words: Words, key: int) -> Words:
-    """A fixed random-looking function of 64 bits (the finaliser of SplitMix64)."""
+    """Compute a fixed random-looking function of 64 bits (the finaliser of SplitMix64)."""
     words = words + np.uint64((key + 0x9E3779B97F4A7C15) % 2**64)
     words = (words ^ (words >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
     words = (words ^ (words >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
@@ -32,7 +33,7 @@ def mix(words: Words, key: int) -> Words:
 
 
 def permute(places: Integers, n: int, key: int) -> Integers:
-    """The samples at these places of the order of n samples."""
+    """Return the samples at these places in the order of n samples."""
     keys = [derive_key(key, number) for number in range(N_ROUNDS)]
     bits = max(2, (n - 1).bit_length())
     moved = places.astype(np.uint64)

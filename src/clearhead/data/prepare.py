@@ -1,5 +1,5 @@
-"""Turns text into a prepared folder: tokenizer, token files, manifest. Killed at any point and run
-again, it produces the same bytes as an uninterrupted run."""
+"""Turns text into a prepared folder: tokenizer, token files, manifest. If it is killed at any point
+and run again, it produces the same bytes as an uninterrupted run."""
 
 import importlib.metadata
 import json
@@ -45,15 +45,15 @@ WORK_FILES = re.compile(_WORK)
 """The records of an unfinished run."""
 PARTIAL_FILES = re.compile(rf"({_WORK}|{_OUTPUT}|{_NOTES}){PARTIAL_NAME}")
 MADE_FILES = re.compile(rf"{_WORK.replace('lock|', '')}|{_OUTPUT}|{_NOTES}")
-"""What `--overwrite` makes again; the lock stays held meanwhile."""
+"""The files that `--overwrite` makes again; meanwhile, the lock stays held."""
 
 TOKENIZER = "tokenizer.json"
-PreparePlan = dict[str, Any]  # the settings and the inputs' hashes: what the outputs follow from
+PreparePlan = dict[str, Any]  # the settings and the inputs' hashes, which determine the outputs
 InputsBySplit = dict[str, list[Input]]
 
 
 def prepare(job: Job, *, overwrite: bool = False) -> Manifest:
-    """Prepares the job's folder. Parts that exist and are correct are kept."""
+    """Prepare the job's folder. Parts that exist and are correct are kept."""
     inputs = {split: find_inputs(job.text, split) for split in SPLITS}
     refuse_unusual(job.folder)
     job.work.mkdir(parents=True, exist_ok=True)
@@ -87,7 +87,8 @@ def prepare(job: Job, *, overwrite: bool = False) -> Manifest:
 
 
 def _in_both(inputs: InputsBySplit, config: DataConfig) -> str:
-    """What to say of a file that is trained on and named for another split; empty if none is."""
+    """Describe files that are used for training and also named for another split. The text is empty
+    if there are none."""
     trained = {path.resolve() for input_files in inputs["train"] for path in input_files.paths}
     for split in ("valid", "test"):
         if split not in config.held_out_splits:
@@ -142,7 +143,7 @@ def _plain(settings: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _tokenizer_files(config: DataConfig) -> dict[str, tuple[str, ...]]:
-    """Each tokenizer's file, and the sides that it serves."""
+    """Return each tokenizer's file, and the sides that the tokenizer serves."""
     if config.vocabularies == "separate" and config.task == "pairs":
         return {f"tokenizer.{side}.json": (side,) for side in config.sides}
     return {"tokenizer.json": config.sides}
@@ -183,7 +184,8 @@ def _make_tokenizer(job: Job, inputs: list[Input], served: tuple[str, ...]) -> T
 
 
 def _made_by(path: Path) -> str:
-    """A tokenizer in a run's folder is there once that run has been trained."""
+    """Say how to get a missing tokenizer. A tokenizer in a run's folder exists once that run has
+    been trained."""
     if path.parts[-2:] == ("model", TOKENIZER) and len(path.parts) > 3:
         name = path.parts[-3]
         return (
@@ -194,7 +196,7 @@ def _made_by(path: Path) -> str:
 
 
 def _sample(job: Job, inputs: list[Input], served: tuple[str, ...]) -> Iterator[str]:
-    """The text that a tokenizer learns from: the head of every input."""
+    """Return the text from which a tokenizer learns: the beginning of every input."""
     side_numbers = [
         number for number, side in enumerate(job.config.sides) if side in served and side != "label"
     ]
@@ -217,7 +219,8 @@ def _sample(job: Job, inputs: list[Input], served: tuple[str, ...]) -> Iterator[
 
 
 def _describe(job: Job, inputs: InputsBySplit) -> list[dict[str, Any]]:
-    """Name, size and sha256 of every input file. A second run hashes only what was touched."""
+    """Return name, size and sha256 of every input file. A second run hashes only files that were
+    touched."""
     cache = job.work / "hashes.json"
     hashes = read_note(cache)
     paths = sorted(
@@ -230,7 +233,7 @@ def _describe(job: Job, inputs: InputsBySplit) -> list[dict[str, Any]]:
     )
     if job.text.glossary is not None:
         glossary = Path(job.text.glossary)
-        read_glossary(glossary)  # refuses before any text is read
+        read_glossary(glossary)  # raises before any text is read
         paths = sorted({*paths, glossary})
     total, done = sum(path.stat().st_size for path in paths), 0
     described: list[dict[str, Any]] = []
@@ -252,8 +255,8 @@ def _describe(job: Job, inputs: InputsBySplit) -> list[dict[str, Any]]:
 
 
 def _begin(job: Job, plan: PreparePlan) -> None:
-    """What an earlier command has begun is continued, if it was the same. What was begun with other
-    settings or files is of no use, and is removed: usually they have just been corrected."""
+    """Continue what an earlier command began, if it had the same settings and files. Otherwise, its
+    work is of no use and is removed: usually, the user has just corrected the settings or files."""
     path = job.work / "plan.json"
     if path.is_file() and read_note(path) != plan:
         _remove(job, MADE_FILES)
@@ -270,7 +273,7 @@ def _begin(job: Job, plan: PreparePlan) -> None:
 
 
 def _check_same(folder: Path, old: PreparePlan, new: PreparePlan) -> None:
-    """Raises if the folder was made from other settings or files, and changes nothing."""
+    """Raises if the folder was made from other settings or files. It changes nothing."""
     changes = changed_settings(old["data"], new["data"])
     before = {entry["path"]: entry["sha256"] for entry in old["inputs"]}
     after = {entry["path"]: entry["sha256"] for entry in new["inputs"]}
@@ -288,8 +291,8 @@ def _check_same(folder: Path, old: PreparePlan, new: PreparePlan) -> None:
 
 
 def _remove(job: Job, names: re.Pattern[str]) -> None:
-    """Removes the files of these names, and folders that are empty then: never a file that prepare
-    has not made, wherever somebody may have put it."""
+    """Remove files with these names, and folders that are then empty. Files that prepare has not
+    made always stay."""
     for folder in (*(job.folder / split for split in SPLITS), job.work, job.folder):
         within = "" if folder == job.folder else f"{folder.name}/"
         for path in list(folder.iterdir()) if folder.is_dir() else []:

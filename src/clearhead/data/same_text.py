@@ -1,4 +1,4 @@
-"""Whether the text that a recipe names is still the text that data, or a run, were made from."""
+"""Checks whether a recipe still names the text from which data or a run were made."""
 
 from collections.abc import Iterable
 from contextlib import suppress
@@ -14,15 +14,15 @@ from clearhead.intake.sources import data_root, find_inputs, located
 from clearhead.text.tokenizer import load_tokenizer
 
 TEXT_FILES = "text.json"
-"""A file in a run's folder: where its prepared data are, and path, size and sha256 of the files
-that they were prepared from."""
+"""A file in a run's folder. It records where the run's prepared data are, and path, size and sha256
+of the files from which they were prepared."""
 
 
 def check_text_of_data(corpus: Corpus, config: DataConfig) -> None:
-    """Raises if the recipe names another text, or another tokenizer, than the data were prepared
-    from: a run would be evaluated on it."""
+    """Raises if the recipe names another text or tokenizer than those from which the data were
+    prepared: a run would be evaluated on that text."""
     inputs = corpus.manifest.inputs
-    if not inputs:  # token files that came about in another way
+    if not inputs:  # token files that were made in another way
         return
     changed = changed_files(inputs, config, corpus.folder / MANIFEST) or _tokenizer(corpus, config)
     if changed:
@@ -33,7 +33,7 @@ def check_text_of_data(corpus: Corpus, config: DataConfig) -> None:
 
 
 def _tokenizer(corpus: Corpus, config: DataConfig) -> str:
-    with suppress(ClearheadError):  # it is gone, and not needed
+    with suppress(ClearheadError):  # it no longer exists, and is not needed
         if config.tokenizer == "file" and (path := located(config).tokenizer_file) is not None:
             named = load_tokenizer(Path(path), config.special_tokens)
             if any(named.sha256 != each.sha256 for each in corpus.tokenizers.values()):
@@ -42,8 +42,8 @@ def _tokenizer(corpus: Corpus, config: DataConfig) -> str:
 
 
 def note_text(folder: Path, corpus: Corpus, *, begins: bool) -> None:
-    """Writes into the folder of a run, when it begins, where its prepared data are, and which files
-    their text is from."""
+    """Record in the folder of a run, when it begins, where its prepared data are and from which
+    files they were prepared."""
     if begins or not (folder / TEXT_FILES).exists():
         prepared = str(corpus.folder.absolute())
         noted = {"prepared": prepared, "inputs": corpus.manifest.inputs}
@@ -51,8 +51,8 @@ def note_text(folder: Path, corpus: Corpus, *, begins: bool) -> None:
 
 
 def data_of_run(folder: Path, prepared: Path) -> Path:
-    """Finds the prepared data of a run: where the run has noted them; else below `prepared`, under
-    the run's name, or in a folder that was prepared from the same files."""
+    """Find the prepared data of a run: in the folder that the run has recorded; or below
+    `prepared`, under the run's name or in a folder that was prepared from the same files."""
     noted = read_note(folder / TEXT_FILES)
     usual = prepared / folder.resolve().name
     noted_folder = noted.get("prepared")
@@ -73,13 +73,14 @@ def data_of_run(folder: Path, prepared: Path) -> Path:
 
 
 def is_text_of_run(folder: Path, inputs: list[dict[str, Any]]) -> bool:
-    """Whether a run was trained on data from these files; an old run has not noted them."""
+    """Tell whether a run was trained on data from these files. Old runs have no record of their
+    files."""
     return read_note(folder / TEXT_FILES).get("inputs", inputs) == inputs
 
 
 def check_text_of_run(folder: Path, config: DataConfig, split: str) -> None:
-    """Raises if a split that was held out of the training files would be drawn from other files:
-    lines that the run was trained on could be in it."""
+    """Raises if a held-out split would be drawn from other files than the run's: it could contain
+    lines on which the run was trained."""
     noted = folder / TEXT_FILES
     inputs = read_note(noted).get("inputs", ())
     if split not in config.held_out_splits or not inputs or not _are_inputs(inputs):
@@ -93,7 +94,7 @@ def check_text_of_run(folder: Path, config: DataConfig, split: str) -> None:
 
 
 def _are_inputs(inputs: Any) -> bool:
-    """The folder may have been sent by somebody."""
+    """Check the record's form, since somebody may have sent the folder."""
     return isinstance(inputs, list) and all(
         isinstance(entry, dict)
         and type(entry.get("bytes")) is int
@@ -105,10 +106,10 @@ def _are_inputs(inputs: Any) -> bool:
 def changed_files(
     inputs: list[dict[str, Any]], config: DataConfig, noted: Path, splits: tuple[str, ...] = SPLITS
 ) -> str:
-    """The files that the recipe names and that are not among `inputs`, in words. A text that is
-    gone is not needed, and one that stands elsewhere by now is known by its bytes. A file of the
-    same place and size is hashed only if it was written after the file in which the inputs were
-    noted: it may be terabytes."""
+    """Describe the files that the recipe names and that are not among `inputs`. A text that no
+    longer exists is not needed, and a text that was moved is recognised by its bytes. A file with
+    the same path and size may have terabytes, so it is hashed only if it was written after the
+    inputs were recorded."""
     try:
         root = data_root(config)
     except ClearheadError:  # CLEARHEAD_DATA is not set
@@ -128,7 +129,7 @@ def changed_files(
 def _present(config: DataConfig, splits: tuple[str, ...]) -> Iterable[Path]:
     present: dict[Path, None] = {}
     for split in splits:
-        with suppress(DataError):  # it is gone
+        with suppress(DataError):  # it no longer exists
             for input_files in find_inputs(config, split):
                 present |= dict.fromkeys(input_files.paths)
     return present

@@ -1,5 +1,5 @@
-"""One split becomes token files, shard by shard. A complete shard has a record; a restarted run
-continues from the last record, so that it does not matter where it was killed."""
+"""Turns one split into token files, shard by shard. Each complete shard has a record; a restarted
+run continues from the last record, so it does not matter where it was killed."""
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
@@ -23,20 +23,19 @@ from clearhead.intake.sources import Cursor, Input, Reader, located
 from clearhead.text.labels import label_ids
 from clearhead.text.tokenizer import Tokenizer
 
-CHUNK_BYTES = 1 << 20  # text that one process encodes at a time
+CHUNK_BYTES = 1 << 20  # bytes of text that one process encodes at a time
 MEGABYTE = 1_000_000
-SMALL = 1_000_000  # bytes of input that are encoded sooner than a second process has started
+SMALL = 1_000_000  # bytes of input; less is encoded before a second process could start
 
 
 class Progress(NamedTuple):
-    """How far a stage has progressed; `done` and `total` are bytes of input as they lie on the
-    disk."""
+    """The progress of a stage; `done` and `total` are bytes of input, as stored on the disk."""
 
     stage: str
     done: int
     total: int
     tokens: int = 0
-    """Tokens that this process has written in this stage."""
+    """The number of tokens that this process has written in this stage."""
 
 
 OnProgress = Callable[[Progress], None]
@@ -57,7 +56,7 @@ class Job:
 
     @cached_property
     def text(self) -> DataConfig:
-        """The settings, with the paths at which the files are."""
+        """The settings, with the paths of the files."""
         return located(self.config, self.root)
 
     @property
@@ -67,19 +66,19 @@ class Job:
 
 
 class ShardRecord(NamedTuple):
-    """What is recorded about a complete shard."""
+    """The record of a complete shard."""
 
     files: list[FileFacts]
     longest: list[int]
     cursor: Cursor
     counts: dict[str, int]
-    """The counts of what the reader had rejected when it stood at the cursor."""
+    """The numbers of lines that the reader had rejected, by kind, when it was at the cursor."""
     too_long: int
-    """Documents of this shard that had too many tokens."""
+    """The number of documents of this shard that had too many tokens."""
 
 
 class Chunk(NamedTuple):
-    """Documents that are encoded together, and where the reader stood after the last of them."""
+    """Documents that are encoded together, and the reader's position after the last of them."""
 
     texts: tuple[list[str], ...]
     places: list[Place]
@@ -102,7 +101,7 @@ class Shard:
         self.cursor, self.counts = Cursor(), dict[str, int]()
 
     def add(self, chunk: Chunk, encoded: list[Encoded], sieve: Sieve) -> None:
-        """Appends the documents of a chunk."""
+        """Append the documents of a chunk."""
         limit = sieve.config.max_tokens
         if limit is not None:
             keep = _short_enough(chunk, encoded, limit, sieve)
@@ -115,7 +114,7 @@ class Shard:
         self.cursor, self.counts = chunk.cursor, chunk.counts
 
     def finish(self, path: Path) -> ShardRecord:
-        """Closes the files, then writes the record that says that they are complete."""
+        """Close the files, and then write the record, which says that they are complete."""
         files = [writer.finish() for writer in self.writers]
         record = ShardRecord(files, self.longest, self.cursor, self.counts, self.too_long)
         plain = record._asdict() | {"files": [facts._asdict() for facts in files]}
@@ -130,7 +129,7 @@ def write_split(
     sides: dict[str, Tokenizer],
     taught: TaughtTerms | None = None,
 ) -> SplitFacts:
-    """Writes what is missing of a split, and returns the facts of the whole split."""
+    """Write the missing shards of a split, and return the facts of the whole split."""
     (job.folder / split).mkdir(exist_ok=True)
     records = _whole_shards(job, split)
     reader = Reader(inputs, job.config, split, removed=removed(job.text))
@@ -140,7 +139,7 @@ def write_split(
     labels = None
     if "label" in sides:
         labels = label_ids(sides["label"], job.config.labels, job.config.label_as)
-    sieve = Sieve(job.config)  # for what only shows once the text is tokens
+    sieve = Sieve(job.config)  # for defects that show only after tokenising
     total, written = sum(source.size for source in inputs), 0
     job.report(Progress(split, 0, total))
     processes = job.processes if total > SMALL else 1
@@ -167,11 +166,12 @@ def write_split(
 
 
 def cut_into_chunks(reader: Reader, documents: Iterator[Document], n_sides: int) -> Iterator[Chunk]:
-    """Groups documents into chunks that one process encodes at a time."""
+    """Group documents into chunks that one process encodes at a time."""
     texts: tuple[list[str], ...] = tuple([] for _ in range(n_sides))
     places: list[Place] = []
     n_bytes = 0
-    # Of the last document: what the reader rejects behind it, it will reject again from there.
+    # The cursor is that of the last document: from there, the reader will again reject what
+    # follows.
     cursor, counts = reader.cursor, dict(reader.sieve.counts)
 
     def chunk() -> Chunk:
@@ -209,7 +209,7 @@ def _record_path(job: Job, split: str, number: int) -> Path:
 
 
 def _whole_shards(job: Job, split: str) -> list[ShardRecord]:
-    """The shards of an earlier run, up to the first that is not whole."""
+    """Return the shards of an earlier run, up to the first that is not complete."""
     records: list[ShardRecord] = []
     while (path := _record_path(job, split, len(records))).is_file():
         plain = read_note(path)

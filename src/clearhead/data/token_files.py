@@ -19,12 +19,12 @@ INDEX = ".index"
 
 
 def token_dtype(vocab_size: int) -> np.dtype[np.unsignedinteger]:
-    """The smallest type that holds every id: two or four bytes a token."""
+    """Return the smallest type that holds every id: two or four bytes per token."""
     return np.dtype("<u2") if vocab_size <= 1 << 16 else np.dtype("<u4")
 
 
 class FileFacts(NamedTuple):
-    """What the manifest records about one token file."""
+    """The facts that the manifest records about one token file."""
 
     name: str
     token_bytes: int
@@ -35,8 +35,8 @@ class FileFacts(NamedTuple):
 
 
 class TokenFileWriter:
-    """Writes under a temporary name, and gets its final name only when every byte is on the
-    disk."""
+    """Writes a token file under a temporary name. The file gets its final name only when every byte
+    is on the disk."""
 
     def __init__(self, folder: Path, name: str, dtype: np.dtype[np.unsignedinteger]) -> None:
         self.folder, self.name, self.dtype = folder, name, dtype
@@ -45,7 +45,7 @@ class TokenFileWriter:
         self._hashes = {suffix: hashlib.sha256() for suffix in self._files}
 
     def add(self, tokens: TokenArray, lengths: Integers) -> None:
-        """Adds several documents: all their tokens in a row, and the number of tokens of each."""
+        """Add several documents: all their tokens in a row, and the number of tokens in each."""
         self._write("", tokens.astype(self.dtype, copy=False))
         self._write(INDEX, (self.tokens + np.cumsum(lengths)).astype("<u8"))
         self.tokens += len(tokens)
@@ -56,7 +56,7 @@ class TokenFileWriter:
         self._hashes[suffix].update(values.tobytes())
 
     def finish(self) -> FileFacts:
-        """Syncs the file to the disk, gives it its final name and returns its facts."""
+        """Sync the file to the disk, give it its final name, and return its facts."""
         for file in self._files.values():
             file.finish()
         return FileFacts(
@@ -109,13 +109,14 @@ def _map(path: Path, dtype: np.dtype, expected: int) -> NDArray:
         )
     if not expected:  # an empty file cannot be mapped
         return np.empty(0, dtype)
-    # As a plain array: slices of a memmap cost ten times as much to make.
+    # Converted to a plain array, because slices of a memmap take ten times as long to make.
     return np.memmap(path, dtype=dtype, mode="r").view(np.ndarray)
 
 
 def check_tokens(folder: Path, facts: FileFacts, vocab_size: int, longest: int) -> None:
-    """Raises unless the file holds documents one after the other, none longer than is said, of
-    tokens that the tokenizer has. Its hash says that it is unchanged, and not that it was right."""
+    """Raises unless the file holds one document after the other, none longer than the manifest
+    says, and only tokens of the tokenizer. The file's hash shows that it is unchanged, but not that
+    it was correct."""
     file = TokenFile(folder, facts)
     lengths = np.diff(file.ends.astype(np.int64), prepend=0)
     if lengths.sum() != facts.tokens or lengths.min(initial=0) < 0:
@@ -139,16 +140,16 @@ class TokenStore:
 
     @property
     def n_tokens(self) -> int:
-        """Tokens in all files together."""
+        """The number of tokens in all files together."""
         return self._first_token[-1]
 
     @property
     def n_documents(self) -> int:
-        """Documents in all files together."""
+        """The number of documents in all files together."""
         return self._first_document[-1]
 
     def read(self, start: int, stop: int) -> Integers:
-        """Tokens start…stop-1 of the row, whatever files they lie in."""
+        """Read tokens start…stop-1 of the row, whichever files hold them."""
         pieces: list[Integers] = []
         while start < stop:
             file = bisect_right(self._first_token, start) - 1
@@ -158,14 +159,14 @@ class TokenStore:
         return np.concatenate(pieces) if len(pieces) != 1 else pieces[0]
 
     def document(self, number: int, start: int = 0, stop: int | None = None) -> Integers:
-        """A document, or its tokens start…stop-1."""
+        """Read a document, or its tokens start…stop-1."""
         file = bisect_right(self._first_document, number) - 1
         first, end = self._bounds(file, np.array([number - self._first_document[file]]))
         stop = int(end[0]) if stop is None else int(first[0]) + stop
         return self.files[file].tokens[int(first[0]) + start : stop].astype(np.int64)
 
     def documents(self, numbers: Integers) -> list[TokenArray]:
-        """Several documents, straight from the mapped files."""
+        """Read several documents, straight from the mapped files."""
         arrays: list[TokenArray] = [np.empty(0, np.uint16)] * len(numbers)
         for file, indices, starts, stops in self._by_file(numbers):
             tokens = self.files[file].tokens
@@ -174,15 +175,15 @@ class TokenStore:
         return arrays
 
     def lengths(self, numbers: Integers) -> Integers:
-        """How many tokens each document has, without touching the tokens."""
+        """Return how many tokens each document has, without reading the tokens."""
         counts = np.empty(len(numbers), np.int64)
         for _, indices, starts, stops in self._by_file(numbers):
             counts[indices] = stops - starts
         return counts
 
     def _by_file(self, numbers: Integers) -> Iterator[tuple[int, Integers, Integers, Integers]]:
-        """The documents that lie in one file, file by file: where they stand in `numbers`, and
-        where they start and stop in the file."""
+        """Yield the documents of each file in turn: their places in `numbers`, and where they start
+        and stop in the file."""
         file_of = np.searchsorted(self._first_document, numbers, side="right") - 1
         order = np.argsort(file_of, kind="stable")
         for indices in np.split(order, np.flatnonzero(np.diff(file_of[order])) + 1):
@@ -192,7 +193,7 @@ class TokenStore:
                 yield file, indices, *self._bounds(file, local)
 
     def document_of(self, start: int, stop: int) -> Integers:
-        """The number of the document that each token of start…stop-1 is in, counted from 0 in the
+        """Return for each token of start…stop-1 the number of its document, counted from 0 in the
         slice."""
         ends: list[Integers] = []
         position = start
@@ -200,7 +201,7 @@ class TokenStore:
             file = bisect_right(self._first_token, position) - 1
             base, end = self._first_token[file], min(stop, self._first_token[file + 1])
             index = self.files[file].ends
-            # Of another type, they would have the whole index converted.
+            # If the numbers had another type, numpy would convert the whole index.
             borders = np.array([position - base, end - base], index.dtype)
             first, last = np.searchsorted(index, borders, side="right")
             ends.append(index[first:last].astype(np.int64) + base)
