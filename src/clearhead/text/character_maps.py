@@ -1,5 +1,5 @@
-"""The map of characters that a tokenizer of sentencepiece brings along (`Precompiled`): how much
-longer it can make a text."""
+"""Reads the map of characters that a sentencepiece tokenizer contains (`Precompiled`), to find how
+much longer the map can make a text."""
 
 import base64
 import binascii
@@ -19,8 +19,9 @@ LEAF, WIDE, LABEL = 1 << 8, 1 << 9, (1 << 31) | 0xFF
 
 
 def map_growth(encoded: str, *, compatible: bool) -> int:
-    """How many times longer the map can make a text. `compatible`: the text has been brought into a
-    compatible form (NFKC, NFKD) before, so that most of the map's entries never occur."""
+    """Return how many times longer the map can make a text. `compatible` says that the text has
+    already been brought into a compatible form (NFKC, NFKD), so that most of the map's entries
+    never occur."""
     try:
         content = base64.b64decode(encoded, validate=True)
     except binascii.Error:
@@ -38,8 +39,8 @@ def map_growth(encoded: str, *, compatible: bool) -> int:
 
 
 def _entries(trie: np.ndarray) -> Iterator[tuple[bytes, int]]:
-    """Each key of the map (a double array of Darts-clone) and where its text starts. Of keys that
-    begin with one another, the library uses the shortest only."""
+    """Yield each key of the map (a double array of Darts-clone) and the place where its text
+    starts. Of keys that begin with one another, the library uses only the shortest."""
     if len(trie) == 0:
         return
     open_ones, keys = _after(trie, np.zeros(1, np.int64)), np.zeros((1, 0), np.uint8)
@@ -62,7 +63,7 @@ def _entries(trie: np.ndarray) -> Iterator[tuple[bytes, int]]:
 
 
 def _after(trie: np.ndarray, places: np.ndarray) -> np.ndarray:
-    """Where the letters that follow are looked up."""
+    """Return the place at which the following letters are looked up."""
     units = trie[places]
     return places ^ ((units >> 10) << ((units & WIDE) >> 6))
 

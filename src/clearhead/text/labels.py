@@ -1,5 +1,5 @@
-"""The labels of a classifier as numbers: those of its classes, or the tokens that a masked language
-model predicts in place of the mask (Schick and Schütze 2021 call it a verbalizer)."""
+"""Turns the labels of a classifier into numbers: those of its classes, or the tokens that a masked
+language model predicts in place of the mask (Schick and Schütze 2021 call this a verbalizer)."""
 
 from collections.abc import Sequence
 
@@ -11,8 +11,9 @@ from clearhead.text.tokenizer import Tokenizer
 def label_ids(
     tokenizer: Tokenizer, labels: Sequence[str], label_as: LabelAs = "token"
 ) -> dict[str, int]:
-    """The number of each label. As a class: its place. As a token: the one that was added for it,
-    or else the word after a space, as in a sentence, or else the word without a space."""
+    """Return the number of each label. For a class, this is its place among the labels. For a
+    token, it is the token that was added for the label, or else the word after a space, as in a
+    sentence, or else the word without a space."""
     if label_as == "class":
         return {label: number for number, label in enumerate(labels)}
     ids = {label: _label_id(tokenizer, label) for label in labels}

@@ -1,4 +1,4 @@
-"""Whether a regular expression is searched for in linear time, whatever the text.
+"""Decides whether searching for a regular expression takes linear time, whatever the text.
 
 The library searches by backtracking: at each place of a text it tries the paths through the
 pattern in their order, and goes back at each dead end. Here all these paths are followed at the
@@ -40,13 +40,14 @@ MAX_QUESTIONS = 300_000
 """How often the proof may ask whether a character is in a set; patterns in use need a sixth of
 it."""
 MAX_WASTE = 2000
-"""Steps that may be taken at one place for nothing; patterns in use take 100."""
+"""The highest number of steps at one place that consume no character; patterns in use take 100."""
 MAX_LOOK = 100
 """Steps that a look ahead or behind may take."""
 MAX_FREE = 4
-"""Properties and edges about which nothing is known: each doubles the kinds of characters."""
+"""The highest number of properties and edges about which nothing is known: each doubles the kinds
+of characters."""
 EXACT = 0x80
-"""The last code up to which each character is looked at by itself."""
+"""The last code point up to which each character is examined separately."""
 CATEGORIES = ["Lu", "Ll", "Lt", "Lm", "Lo", "Mn", "Mc", "Me", "Nd", "Nl", "No", "Pc", "Pd", "Ps"]
 CATEGORIES += ["Pe", "Pi", "Pf", "Po", "Sm", "Sc", "Sk", "So", "Zs", "Zl", "Zp", "Cc", "Cf", "Cs"]
 CATEGORIES += ["Co", "Cn"]
@@ -65,7 +66,7 @@ class Instruction(NamedTuple):
 
 
 class Symbol(NamedTuple):
-    """What can come next in a text."""
+    """What can come next in a text: a kind of character, or the end."""
 
     character: tuple[bool, ...]
     """The answer to each test."""
@@ -74,11 +75,11 @@ class Symbol(NamedTuple):
 
 
 Paths = tuple[int, ...]
-"""The open paths, the one that is tried first first: where in the program each of them is."""
+"""The open paths, each as a place in the program; the path that is tried first comes first."""
 
 
 class Move(NamedTuple):
-    """What a symbol makes of open paths."""
+    """The effect of a symbol on open paths."""
 
     symbol: Symbol
     to: Paths
@@ -88,15 +89,15 @@ class Move(NamedTuple):
 
 @lru_cache(maxsize=256)
 def check_linear(pattern: str) -> int:
-    """The bytes of the shortest text that the pattern matches. Raises PatternError unless the
-    pattern is searched for in linear time."""
+    """Return the length in bytes of the shortest text that the pattern matches. Raises PatternError
+    unless searching for the pattern takes linear time."""
     parsed = parse(pattern)
     _check(parsed, parsed.tree, MAX_WASTE)
     return least_bytes(parsed.tree)
 
 
 def compiled(parsed: Parsed, tree: Node) -> "PatternProgram":
-    """The program of a pattern, or of a part of it."""
+    """Compile a pattern, or a part of one, into a program."""
     program = PatternProgram(parsed)
     program.add(tree)
     program.steps.append(Instruction("match"))
@@ -106,8 +107,8 @@ def compiled(parsed: Parsed, tree: Node) -> "PatternProgram":
 def _check(parsed: Parsed, tree: Node, max_waste: int) -> None:
     moves = _explore(compiled(parsed, tree))
     fruitless = _fruitless(moves)
-    # A text that goes round in a loop is read to its end for nothing. That is linear only if no
-    # attempt that begins further on in the same text goes round as well.
+    # If an attempt loops, it reads the text to its end for nothing. The search is linear only if no
+    # attempt that begins later in the same text loops as well.
     loops = _loops(_ways(fruitless))
     inside = {move.symbol.character for at in loops for move in fruitless[at] if move.to in loops}
     if inside:
@@ -125,7 +126,7 @@ NOWHERE: Paths = ()
 
 
 class PatternProgram:
-    """The steps that match a pattern, and the questions that they ask about a text."""
+    """The instructions that match a pattern, and the questions that they ask about a text."""
 
     def __init__(self, parsed: Parsed) -> None:
         self.parsed = parsed
@@ -135,7 +136,7 @@ class PatternProgram:
         self.edges: list[str] = []
 
     def add(self, node: Node) -> None:
-        """The instructions of the node, after those before."""
+        """Add the instructions of a node."""
         if len(self.steps) > MAX_PROGRAM:
             raise PatternError("it repeats too much")
         match node:
@@ -187,7 +188,7 @@ class PatternProgram:
                 self.add(node.item)
         out = len(self.steps)
         if node.how == "possessive":
-            # Once more is not possible: that is why the repetition has ended.
+            # Another repetition is not possible, which is why the repetition has ended.
             assert isinstance(node.item, OneCharacter)
             over = self._put("jump", out + 2) if node.high is not None else None
             out = self._put("next", self._test(node.item), True)
@@ -210,7 +211,7 @@ class PatternProgram:
         self._put("edge", self.edges.index(node.name), node.negative)
 
     def symbols(self) -> list[Symbol]:
-        """Everything that can come next, as far as the program can tell it apart."""
+        """Return everything that can come next, as far as the program can distinguish it."""
         if len(self.edges) + len(self.parsed.properties) > MAX_FREE:
             raise PatternError("it uses too many properties")
         # A set of n characters has 2 n borders, and takes n comparisons.
@@ -223,7 +224,7 @@ class PatternProgram:
         return [Symbol(kind, held) for kind in sorted(kinds) for held in edges]
 
     def move(self, paths: Paths, symbol: Symbol) -> Move:
-        """Where the paths are after that symbol. The first match ends all paths after it."""
+        """Return the paths after a symbol. The first match ends all later paths."""
         to: list[int] = []
         work = 0
         for path in paths:
@@ -252,8 +253,9 @@ class PatternProgram:
 
 
 def _characters(parsed: Parsed) -> Iterator[Character]:
-    """Characters that include at least one of each kind that a set of the pattern tells from the
-    others. Between two borders, every category is taken for possible: Unicode grows."""
+    """Return characters that include at least one of each kind that some set of the pattern
+    distinguishes. Between two borders, every category is assumed to be possible, because Unicode
+    grows."""
     borders = sorted({*parsed.borders, *range(EXACT + 1)})
     free = sorted(parsed.properties)
     having = [
@@ -268,7 +270,7 @@ def _characters(parsed: Parsed) -> Iterator[Character]:
 
 
 def _explore(program: PatternProgram) -> dict[Paths, list[Move]]:
-    """The moves from each situation that some text leads to."""
+    """Return the moves from each situation that some text leads to."""
     symbols, moves = program.symbols(), dict[Paths, list[Move]]()
     waiting, work = [START], 0
     while waiting:
@@ -284,7 +286,7 @@ def _explore(program: PatternProgram) -> dict[Paths, list[Move]]:
 
 
 def _fruitless(moves: dict[Paths, list[Move]]) -> dict[Paths, list[Move]]:
-    """The moves that may lead to a dead end without a match between."""
+    """Return the moves that may lead to a dead end without a match on the way."""
     incoming: Ways = {at: set() for at in [*moves, NOWHERE]}
     for at, outgoing in moves.items():
         for move in outgoing:
@@ -305,7 +307,7 @@ Ways = dict[Paths, set[Paths]]
 def _ways(
     moves: dict[Paths, list[Move]], characters: Collection[tuple[bool, ...]] | None = None
 ) -> Ways:
-    """The ways by any move, or by those over some characters only."""
+    """Return the ways by any move, or only by moves over some characters."""
     return {
         at: {
             move.to
@@ -326,8 +328,8 @@ def _reached(ways: Ways, start: Paths) -> set[Paths]:
 
 
 def _loops(ways: Ways) -> set[Paths]:
-    """The situations in which a text can go round and round, and those on the way from one such
-    loop to another."""
+    """Return the situations in which a text can loop, and those on the way from one such loop to
+    another."""
     left = ways.keys() - _from_dead_ends(ways)
     back: Ways = {at: set() for at in left}
     for at in left:
@@ -337,14 +339,14 @@ def _loops(ways: Ways) -> set[Paths]:
 
 
 def _from_dead_ends(ways: Ways) -> list[Paths]:
-    """The situations that lead to no loop, each after all that follow it."""
+    """Return the situations that lead to no loop, each after all situations that follow it."""
     before: dict[Paths, list[Paths]] = {at: [] for at in ways}
     for at, following in ways.items():
         for to in following:
             before[to].append(at)
     missing = {at: len(following) for at, following in ways.items()}
     done = [at for at, n in missing.items() if n == 0]
-    for at in done:  # it grows meanwhile
+    for at in done:  # the list grows during the loop
         for earlier in before[at]:
             missing[earlier] -= 1
             if missing[earlier] == 0:
@@ -353,7 +355,7 @@ def _from_dead_ends(ways: Ways) -> list[Paths]:
 
 
 def _most_work(moves: dict[Paths, list[Move]]) -> int:
-    """The highest amount of work on any way through situations without loops."""
+    """Return the highest amount of work on any way through situations without loops."""
     most: dict[Paths, int] = {}
     for at in _from_dead_ends(_ways(moves)):
         most[at] = max((move.work + most.get(move.to, 0) for move in moves[at]), default=0)

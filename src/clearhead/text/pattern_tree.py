@@ -1,4 +1,4 @@
-"""A regular expression as a tree, and what can be read off it."""
+"""A regular expression as a tree, and the facts that the tree shows."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -6,17 +6,17 @@ from typing import Literal, NamedTuple
 
 
 class PatternError(Exception):
-    """A pattern that is not understood, or too expensive; says why."""
+    """A pattern that is not understood, or that is too expensive; the message says why."""
 
 
 class Character(NamedTuple):
-    """One of the characters that a pattern can tell apart."""
+    """One of the characters that a pattern can distinguish."""
 
     code: int
     category: str
     """The category in Unicode, such as Lu."""
     properties: frozenset[str]
-    """The properties whose members we do not know and that this character has."""
+    """The properties with unknown members that this character has."""
 
 
 Test = Callable[[Character], bool]
@@ -37,21 +37,22 @@ class OneCharacter:
 
 @dataclass(frozen=True)
 class Sequence:
-    """One after the other."""
+    """Items that follow one another."""
 
     items: tuple["Node", ...]
 
 
 @dataclass(frozen=True)
 class Alternatives:
-    """The first that leads to a match, in their order."""
+    """Several patterns, tried in their order; the first that leads to a match counts."""
 
     items: tuple["Node", ...]
 
 
 @dataclass(frozen=True)
 class Repeat:
-    """The item as often as it goes, or as rarely, or as often and never less."""
+    """An item that is repeated as often as possible, as rarely as possible, or as often as possible
+    without giving back."""
 
     item: "Node"
     low: int
@@ -61,8 +62,8 @@ class Repeat:
 
 @dataclass(frozen=True)
 class Edge:
-    """What holds between two characters; `name` tells one from another. With a `body`: a look ahead
-    or behind."""
+    """A condition between two characters; `name` distinguishes conditions. With a `body`, it looks
+    ahead or behind."""
 
     name: str
     negative: bool
@@ -74,19 +75,19 @@ Node = OneCharacter | Sequence | Alternatives | Repeat | Edge
 
 
 class Parsed(NamedTuple):
-    """A pattern that was understood, and what it asks about characters."""
+    """A pattern that was understood, and the questions that it asks about characters."""
 
     tree: Node
     borders: frozenset[int]
     """Codes at which some set of characters begins or has ended."""
     properties: frozenset[str]
-    """The properties whose members we do not know, such as scripts."""
+    """The properties whose members are unknown here, such as scripts."""
     by_category: bool
     """Whether categories of Unicode matter."""
 
 
 def least_bytes(node: Node) -> int:
-    """The bytes of the shortest text that the node matches."""
+    """Return the length in bytes of the shortest text that the node matches."""
     match node:
         case OneCharacter():
             return node.n_bytes
@@ -101,7 +102,8 @@ def least_bytes(node: Node) -> int:
 
 
 def most_characters(node: Node) -> int | None:
-    """The characters of the longest text that the node matches; None: there is no limit."""
+    """Return the number of characters of the longest text that the node matches; None: there is no
+    limit."""
     match node:
         case OneCharacter():
             return 1
@@ -118,7 +120,7 @@ def most_characters(node: Node) -> int | None:
 
 
 def has_folded(node: Node) -> bool:
-    """Whether the case of a letter in it is ignored."""
+    """Tell whether the node ignores the case of a letter."""
     match node:
         case OneCharacter():
             return node.folded

@@ -1,6 +1,6 @@
-"""The regular expressions of a `tokenizer.json` (Oniguruma's syntax) as trees. What is not
-understood for certain is refused: a pattern that we read in another way than the library does would
-be judged wrongly."""
+"""Parses the regular expressions of a `tokenizer.json` (Oniguruma's syntax) into trees. A pattern
+that is not certainly understood is refused: if clearhead read it in another way than the library,
+the judgement would be wrong."""
 
 import re
 from collections.abc import Iterator
@@ -34,13 +34,13 @@ CONTROLS = {"t": "\t", "n": "\n", "r": "\r", "f": "\f", "v": "\v"}
 CLASSES = "sSdDwW"
 EDGES = "bBAzZG"
 ALSO_WORDS = ("Nl", "So")
-"""Categories of which some characters are letters to \\w and others are not."""
+"""Categories in which only some characters are letters to \w."""
 FOLDED = {"s": "\u017f", "k": "\u212a"}
-"""Beyond ASCII, equal to an ASCII letter where case is ignored."""
+"""Characters beyond ASCII that equal an ASCII letter if case is ignored."""
 
 
 def parse(pattern: str) -> Parsed:
-    """Raises PatternError."""
+    """Parse a pattern. Raises PatternError."""
     if len(pattern) > MAX_PATTERN:
         raise PatternError(f"it has more than {MAX_PATTERN:,} characters")
     parser = _Parser(pattern)
@@ -67,7 +67,7 @@ class _Parser:
         return self.pattern.startswith(text, self.at)
 
     def skip(self, text: str) -> bool:
-        """Whether the text was next; then it is behind us."""
+        """Move past the text if it comes next, and tell whether it did."""
         matches = self.next_is(text)
         self.at += len(text) if matches else 0
         return matches
@@ -103,7 +103,7 @@ class _Parser:
         return items[0] if len(items) == 1 else Sequence(tuple(items))
 
     def repeated(self, item: Node) -> Node:
-        """The item with the quantifiers that follow it."""
+        """Return the item with the quantifiers that follow it."""
         while True:
             how: Literal["greedy", "lazy", "possessive"] = "greedy"
             if braces := self.taken(r"\{(\d{1,6})?(,)?(\d{1,6})?\}"):
@@ -199,7 +199,7 @@ class _Parser:
         return lambda character: low <= character.code <= high
 
     def class_escape(self) -> Test | None:
-        r"""Reads what follows a backslash: \s, \p{L} and so on; None: something else is there."""
+        r"""Read what follows a backslash, such as \s or \p{L}. Returns None if it is no class."""
         if named := self.taken(r"([pP])\{(\^?)([A-Za-z_ ]{1,40})\}"):
             test = self.has_property(named[3])
             return _not(test) if (named[1] == "P") != bool(named[2]) else test
@@ -248,7 +248,7 @@ class _Parser:
         return letter
 
     def members(self, *, folded: bool) -> Test:
-        """The members of a class in square brackets; its opening bracket has been read."""
+        """Return the members of a class in square brackets, whose opening bracket has been read."""
         self.deeper()
         negative = self.skip("^")
         sides: list[list[Test]] = [[]]

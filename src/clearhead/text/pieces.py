@@ -1,4 +1,4 @@
-"""Texts with reserved tokens: pieces of text, numbers of reserved tokens in place of some spans
+"""Texts with reserved tokens: pieces of text, the numbers of reserved tokens that replace spans
 between them, and terms with their translations."""
 
 from collections.abc import Iterable, Sequence
@@ -11,7 +11,7 @@ translation."""
 
 
 def encode_pieces(tokenizer: Tokenizer, texts: Sequence[TextPieces]) -> list[list[int]]:
-    """The ids of several texts. Only a number or a term gives a reserved token: no text can spell
+    """Encode several texts. Only a number or a term gives a reserved token; no text can spell
     one."""
     strings = [
         string
@@ -34,7 +34,7 @@ def encode_pieces(tokenizer: Tokenizer, texts: Sequence[TextPieces]) -> list[lis
 
 
 def decode_pieces(tokenizer: Tokenizer, ids: Sequence[int]) -> list[str | int]:
-    """The pieces that the ids stand for; other control tokens are left out."""
+    """Decode ids into pieces. Other control tokens are left out."""
     numbers = {index: number for number, index in enumerate(tokenizer.placeholder_ids)}
     stops = [at for at, index in enumerate(ids) if index in numbers]
     pieces: list[str | int] = []
@@ -47,13 +47,13 @@ def decode_pieces(tokenizer: Tokenizer, ids: Sequence[int]) -> list[str | int]:
 
 
 def text_with_numbers(tokenizer: Tokenizer, ids: Sequence[int]) -> str:
-    """The text of the ids, with {n} for the n-th reserved token."""
+    """Return the text of the ids, with {n} for the n-th reserved token."""
     pieces = decode_pieces(tokenizer, ids)
     return "".join(f"{{{piece}}}" if isinstance(piece, int) else piece for piece in pieces)
 
 
 def tokens_with(tokenizer: Tokenizer, characters: Iterable[str]) -> dict[str, frozenset[int]]:
-    """The tokens whose text has each of these ASCII characters."""
+    """Return the tokens whose text has each of these ASCII characters."""
     table = tokenizer.token_bytes
     if table is None:
         vocabulary = tokenizer.library.get_vocab(with_added_tokens=True)

@@ -23,18 +23,20 @@ ROLES = ("pad", "bos", "eos", "mask")
 
 
 class UnknownLetterError(DataError):
-    """A text with a letter that a tokenizer has no token for."""
+    """Raised for a text with a letter for which a tokenizer has no token."""
 
 
 class Tokenizer:
-    """A `tokenizer.json`, and which of its tokens pad, start and end a sequence (and mask a token).
+    """A `tokenizer.json`, and the tokens in it that pad, start and end a sequence (and mask a
+    token).
 
     `special_tokens` names them in the order of ROLES; the mask may be left out.
     """
 
     def __init__(self, library: LibraryTokenizer, special_tokens: Sequence[str]) -> None:
         self.library = library
-        # A file from elsewhere may ask for cutting and padding; batching is not its business.
+        # A file from elsewhere may switch on cutting and padding; clearhead does both when it makes
+        # batches.
         library.no_truncation()
         library.no_padding()
         # Without this, the seven characters of "a<eos>b" would end the sequence in the middle.
@@ -51,8 +53,8 @@ class Tokenizer:
         self._slow_runs = slow_runs(library)
 
     def check_control_tokens(self) -> None:
-        """Raises if text can spell a control token. This warns early; `encode_batch` keeps the
-        promise."""
+        """Raises if text can spell a control token. This check warns early; `encode_batch` enforces
+        the rule."""
         for token in self.special_tokens:
             with suppress(UnknownLetterError):
                 self.encode_batch([token, f"a{token}b"])
@@ -63,12 +65,13 @@ class Tokenizer:
 
     @cached_property
     def _bytes(self) -> dict[int, bytes] | None:
-        # Made when it is first needed: training never decodes, and a large table takes a second.
+        # The table is made when it is first needed: training never decodes, and a large table takes
+        # a second.
         return _token_bytes(self.library, self._spelling)
 
     @property
     def token_bytes(self) -> dict[int, bytes] | None:
-        """The bytes of each token; None where tokens are not bytes."""
+        """The bytes of each token; None if tokens are not bytes."""
         return self._bytes
 
     def _id_of(self, token: str) -> int:
@@ -83,20 +86,21 @@ class Tokenizer:
 
     @cached_property
     def vocab_size(self) -> int:
-        """The ids that a model needs, control tokens and gaps included: the highest, and 0."""
+        """The number of ids that a model needs, control tokens and gaps included: the highest id
+        plus 1."""
         return 1 + max(self.library.get_vocab(with_added_tokens=True).values())
 
     @cached_property
     def placeholder_ids(self) -> tuple[int, ...]:
-        """The reserved tokens for spans that a translation must keep, by number; most tokenizers
+        """The reserved tokens for spans that a translation must keep, by number. Most tokenizers
         have none."""
         names = takewhile(self._reserved.__contains__, map(placeholder_token, count()))
         return tuple(self._reserved[name] for name in names)
 
     @cached_property
     def term_ids(self) -> tuple[int, ...]:
-        """The reserved tokens before a term of a source, before its translation, and after it; most
-        tokenizers have none."""
+        """The reserved tokens around a term of a source: before it, before its translation, and
+        after it. Most tokenizers have none."""
         ids = tuple(self._reserved[name] for name in TERM_TOKENS if name in self._reserved)
         return ids if len(ids) == len(TERM_TOKENS) else ()
 
@@ -106,11 +110,11 @@ class Tokenizer:
         return {token.content: index for index, token in added if token.special}
 
     def encode(self, text: str) -> list[int]:
-        """The ids of the text alone: no start, no end."""
+        """Encode the text alone, without start and end tokens."""
         return self.encode_batch([text])[0]
 
     def encode_batch(self, texts: Sequence[str]) -> list[list[int]]:
-        """The ids of several texts at once, in parallel threads."""
+        """Encode several texts at once, in parallel threads."""
         if self._slow_runs is not None:
             self._refuse_slow(texts, self._slow_runs)
         try:
@@ -121,7 +125,7 @@ class Tokenizer:
                 check_is_text(text)
             raise
         except Exception as error:
-            if type(error) is not Exception:  # the library raises nothing narrower
+            if type(error) is not Exception:  # the library raises no narrower type
                 raise
             if len(texts) > 1:
                 for text in texts:
@@ -158,8 +162,8 @@ class Tokenizer:
     def decode(
         self, ids: Iterable[int], *, show_control: bool = False, behind: Sequence[int] = ()
     ) -> str:
-        """The text of the ids; control tokens are left out, or shown by name. `behind` are the ids
-        of a text that these continue: some tokenizers leave out a blank at the very beginning."""
+        """Decode ids into text. Control tokens are left out, or shown by name. `behind` are the ids
+        that precede these: some tokenizers leave out a blank at the beginning of a text."""
         if behind and self._bytes is None:
             whole = self.decode([*behind, *ids], show_control=show_control)
             return whole[len(self.decode(behind, show_control=show_control)) :]
@@ -170,7 +174,8 @@ class Tokenizer:
         return b"".join(self._bytes.get(i, b"") for i in ids).decode("utf-8", errors="replace")
 
     def encode_bytes(self, data: bytes) -> list[int]:
-        """Any bytes, valid UTF-8 or not: what is text is encoded as text, the rest byte by byte."""
+        """Encode any bytes, valid UTF-8 or not. Valid text is encoded as text, and the rest byte by
+        byte."""
         self._need_bytes()
         byte_ids = {byte: self._id_of(spelling) for byte, spelling in self._spelling.items()}
         # surrogateescape turns each stray byte into one character of U+DC80…U+DCFF.
@@ -182,7 +187,7 @@ class Tokenizer:
         return ids
 
     def decode_bytes(self, ids: Iterable[int]) -> bytes:
-        """The exact bytes that the ids stand for, valid UTF-8 or not."""
+        """Return the exact bytes that the ids stand for, valid UTF-8 or not."""
         table = self._need_bytes()
         return b"".join(table.get(i, b"") for i in ids)
 
@@ -195,23 +200,24 @@ class Tokenizer:
         return self._bytes
 
     def to_json(self) -> str:
-        """The content of the tokenizer.json."""
+        """Return the content of the tokenizer.json."""
         return self.library.to_str(pretty=True)
 
     @property
     def sha256(self) -> str:
-        """A fingerprint of the tokenizer, which prepared data and checkpoints are compared with."""
+        """A fingerprint of the tokenizer, with which prepared data and checkpoints are compared."""
         return hashlib.sha256(self.to_json().encode()).hexdigest()
 
 
 def tokenizer_from_json(text: str, special_tokens: Sequence[str] = (PAD, BOS, EOS)) -> Tokenizer:
-    """A tokenizer from the text of a `tokenizer.json`, which may come from anybody."""
+    """Make a tokenizer from the text of a `tokenizer.json`, which may come from anybody."""
     with panics_are_errors():
         return Tokenizer(library_tokenizer(text), special_tokens)
 
 
 def library_tokenizer(text: str) -> LibraryTokenizer:
-    """The library's own object, if no short text can take minutes or fill the memory with it."""
+    """Make the library's own tokenizer. Raises if a short text could take minutes with it, or fill
+    the memory."""
     check_sizes(text)
     with panics_are_errors():
         library = LibraryTokenizer.from_str(text)
@@ -220,7 +226,7 @@ def library_tokenizer(text: str) -> LibraryTokenizer:
 
 
 def _make_special(library: LibraryTokenizer, tokens: Iterable[str]) -> None:
-    """The library finds an added token in a text unless it is marked as special."""
+    """Mark the special tokens as special. Otherwise, the library would find them in texts."""
     added = {token.content: token for token in library.get_added_tokens_decoder().values()}
     for name in tokens:
         if name not in added or not added[name].special:
@@ -229,8 +235,8 @@ def _make_special(library: LibraryTokenizer, tokens: Iterable[str]) -> None:
 
 @contextmanager
 def panics_are_errors() -> Iterator[None]:
-    """A panic of the library (written in Rust) is a BaseException, which no `except Exception`
-    sees."""
+    """Turn panics of the library (written in Rust) into errors. A panic is a BaseException, which
+    no `except Exception` catches."""
     try:
         yield
     except BaseException as error:
@@ -240,7 +246,7 @@ def panics_are_errors() -> Iterator[None]:
 
 
 def load_tokenizer(path: Path, special_tokens: Sequence[str] = (PAD, BOS, EOS)) -> Tokenizer:
-    """Opens any `tokenizer.json`."""
+    """Open any `tokenizer.json`."""
     try:
         text = path.read_text(encoding="utf-8")
     except OSError as error:
@@ -251,12 +257,13 @@ def load_tokenizer(path: Path, special_tokens: Sequence[str] = (PAD, BOS, EOS)) 
         return tokenizer_from_json(text, special_tokens)
     except DataError:
         raise
-    except Exception as error:  # the library knows no narrower kind
+    except Exception as error:  # the library raises no narrower type
         raise DataError(f"{path} is not a tokenizer.json ({error})") from None
 
 
 def check_is_text(text: str) -> None:
-    """Half a surrogate pair is a Python string, but it is no Unicode text and has no bytes."""
+    """Raises for half a surrogate pair, which a Python string may contain, but which is no Unicode
+    text and has no bytes."""
     try:
         text.encode("utf-8")
     except UnicodeEncodeError as error:
@@ -268,8 +275,8 @@ def check_is_text(text: str) -> None:
 
 
 def byte_alphabet() -> dict[int, str]:
-    """The visible character that stands for each byte in a byte-level vocabulary (from GPT-2):
-    printable bytes stand for themselves, the others for characters from U+0100 on."""
+    """Return the visible character for each byte in a byte-level vocabulary (from GPT-2). Printable
+    bytes stand for themselves, and the others for characters from U+0100 on."""
     printable = [*range(ord("!"), ord("~") + 1), *range(0xA1, 0xAD), *range(0xAE, 0x100)]
     others = [byte for byte in range(256) if byte not in printable]
     return {byte: chr(byte) for byte in printable} | {
@@ -278,7 +285,7 @@ def byte_alphabet() -> dict[int, str]:
 
 
 def _byte_spelling(library: LibraryTokenizer) -> dict[int, str]:
-    """How the vocabulary spells each single byte; empty if it does not know bytes."""
+    """Return the vocabulary's spelling of each single byte; empty if it does not know bytes."""
     decoder = json.loads(library.decoder.__getstate__()) if library.decoder else {}
     if decoder.get("type") == "ByteLevel":
         return byte_alphabet()
@@ -288,8 +295,8 @@ def _byte_spelling(library: LibraryTokenizer) -> dict[int, str]:
 
 
 def _token_bytes(library: LibraryTokenizer, spelling: dict[int, str]) -> dict[int, bytes] | None:
-    """The bytes that each token stands for, by id; None where tokens are not bytes. Not a list: an
-    id may be any number, and a vocabulary may have holes."""
+    """Return the bytes that each token stands for, by id; None if tokens are not bytes. This is no
+    list, because an id may be any number and a vocabulary may have gaps."""
     if not spelling:
         return None
     whole = {text: bytes([byte]) for byte, text in spelling.items()}

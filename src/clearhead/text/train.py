@@ -1,4 +1,5 @@
-"""New tokenizers from text. The same text in the same order gives the same file, byte for byte."""
+"""Trains new tokenizers on text. The same text in the same order gives the same file, byte for
+byte."""
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
@@ -19,8 +20,8 @@ def train_bpe(
     special_tokens: Sequence[str] = (PAD, BOS, EOS),
     normalize: str = "none",
 ) -> Tokenizer:
-    """Byte-level byte-pair encoding: the special tokens take ids 0, 1, 2…, then come the 256
-    bytes, then what was merged, most frequent first."""
+    """Train a byte-level byte-pair encoding. The special tokens take the ids 0, 1, 2…; then come
+    the 256 bytes, and then the merges, in the order in which they were learnt."""
     assert vocab_size is not None
     library = LibraryTokenizer(models.BPE())
     library.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=True)
@@ -43,16 +44,17 @@ def train_characters(
     special_tokens: Sequence[str] = (PAD, BOS, EOS),
     normalize: str = "none",
 ) -> Tokenizer:
-    """One token per character, for teaching. The most frequent characters get a token of their own
-    (all of them if `vocab_size` is None); any other is spelt by its UTF-8 bytes, so that nothing is
-    ever unknown."""
+    """Make a tokenizer with one token per character, for teaching. The most frequent characters get
+    their own tokens (all of them if `vocab_size` is None). Any other character is spelt by its
+    UTF-8 bytes, so that no character is unknown."""
     normalizer = NORMALIZERS[normalize]() if normalize != "none" else None
     counts: Counter[str] = Counter()
     for text in texts:
         counts.update(text if normalizer is None else normalizer.normalize_str(text))
     byte_tokens = [f"<0x{byte:02X}>" for byte in range(256)]
     most = None if vocab_size is None else vocab_size - len(special_tokens) - len(byte_tokens)
-    # Equal counts are ordered by code point: a Counter's own order is that of first sight.
+    # Equal counts are ordered by code point; a Counter keeps the order in which it first saw the
+    # characters.
     frequent = sorted(counts, key=lambda character: (-counts[character], character))[:most]
     clash = {token for token in special_tokens if len(token) == 1} & set(frequent)
     if clash:

@@ -1,6 +1,6 @@
-"""What a `tokenizer.json` may ask of its library, whoever made it: no short text may take minutes
-or fill the memory. What cannot be shown to be harmless is refused, unless the user trusts its maker
-(docs/decisions/2026-11-18-untrusted-tokenizers.md)."""
+"""Checks what a `tokenizer.json` from anybody makes its library do: no short text may take minutes
+or fill the memory. A file that cannot be shown to be harmless is refused, unless the user trusts
+its maker (docs/decisions/2026-11-18-untrusted-tokenizers.md)."""
 
 import json
 import re
@@ -28,23 +28,25 @@ MAX_VALUES = 20_000
 MAX_TOKEN = 1000
 """Characters of a token; the longest in use is 512 blanks."""
 MAX_WORD = 256
-"""Characters of a word of WordPiece, which takes cubic time; BERT's limit is 100."""
+"""The highest number of characters in a word of WordPiece, which takes cubic time; BERT's limit is
+100."""
 MAX_RUN = 1000
-"""Characters that are all blanks, or all digits, where a pattern takes quadratic time for them."""
+"""The highest number of blanks, or of digits, in a row, if a pattern takes quadratic time for
+them."""
 PARTS = ("normalizer", "pre_tokenizer", "post_processor", "decoder")
 MAP = "precompiled_charsmap"
 MAX_MAP = 2**21
-"""Characters of a map of characters; those in use have 330,000."""
+"""The highest number of characters in a map of characters; maps in use have 330,000."""
 FORMS = {"NFC": 3, "NFD": 3, "NFKC": 11, "NFKD": 11, "Lowercase": 2, "BertNormalizer": 3}
-"""How many times longer these make a text. Several, one after another, are no worse than the worst
-of them."""
+"""How many times longer these normalisers make a text. Several of them, one after another, make it
+no longer than the worst of them."""
 CALM = {"Strip", "StripAccents", "Nmt"}
 """Normalizers that only shorten."""
 KEEPS_TEXT = {"Split", "Digits", "Punctuation", "Whitespace", "WhitespaceSplit", "BertPreTokenizer"}
 KEEPS_TEXT |= {"CharDelimiterSplit", "FixedLength", "UnicodeScripts"}
 """Pre-tokenizers that only divide a text."""
 DECODERS = {"Fuse": 1, "ByteFallback": 1, "WordPiece": 2, "CTC": 2, "BPEDecoder": 2}
-"""How many times longer these make a text: some put a blank after a token."""
+"""How many times longer these steps make a text: some put a blank after a token."""
 SLOW = {
     r"\s+$": r"\s",  # DeepSeek LLM and V2
     r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|"
@@ -58,10 +60,10 @@ with too many such characters in a row is refused."""
 
 
 def check_sizes(text: str) -> None:
-    """Checks the content of a `tokenizer.json`, before the library compiles it."""
+    """Check the sizes in a `tokenizer.json`, before the library compiles it."""
     content = json.loads(text, object_pairs_hook=_without_repeats)
     if trusts_tokenizers() or not isinstance(content, dict):
-        return  # the library says what is wrong
+        return  # the library will say what is wrong
     for n, (key, value) in enumerate(_values({name: content.get(name) for name in PARTS})):
         limit = MAX_MAP if key == MAP else MAX_PATTERN
         if n > MAX_VALUES or (isinstance(value, str) and len(value) > limit):
@@ -77,8 +79,8 @@ def check_sizes(text: str) -> None:
 
 
 def check_parts(library: LibraryTokenizer) -> None:
-    """Checks that no short text takes minutes or fills the memory, whatever the text. The parts are
-    judged as the library has understood them."""
+    """Check that no short text takes minutes or fills the memory. The parts are judged as the
+    library has understood them."""
     if trusts_tokenizers():
         return
     normalizer, pre_tokenizer, post_processor, decoder = _states(library)
@@ -90,7 +92,8 @@ def check_parts(library: LibraryTokenizer) -> None:
 
 
 def slow_runs(library: LibraryTokenizer) -> re.Pattern[str] | None:
-    """What a text may not hold, since a pattern of this tokenizer would take minutes for it."""
+    """Return what a text may not contain, because a pattern of this tokenizer would take minutes
+    for it."""
     state = json.loads(library.pre_tokenizer.__getstate__()) if library.pre_tokenizer else None
     runs = {SLOW[pattern] for pattern in map(_regex, _steps(state)) if pattern in SLOW}
     if not runs or trusts_tokenizers():
@@ -106,7 +109,8 @@ def _refuse(what: str) -> NoReturn:
 
 
 def _without_repeats(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """The library and we might read different ones."""
+    """Raises if a name occurs twice in an object: the library and clearhead might read different
+    ones."""
     unique = dict(pairs)
     if len(unique) < len(pairs):
         raise DataError("tokenizer.json has the same name twice in one object; is it damaged?")
@@ -126,7 +130,7 @@ def _values(value: Any, key: str = "") -> Iterator[tuple[str, Any]]:
 
 
 def _tokens(added: Any, model: dict[str, Any]) -> Iterator[str]:
-    """Every string that can become a token, or a part of one."""
+    """Yield every string that can become a token, or a part of one."""
     vocabulary = model.get("vocab")
     strings = [model.get("continuing_subword_prefix"), model.get("end_of_word_suffix")]
     strings += [token.get("content") for token in added or [] if isinstance(token, dict)]
@@ -172,7 +176,7 @@ def _check_slow(others: list[dict[str, Any]], pre_tokenizers: list[dict[str, Any
 
 
 def _check_pattern(step: dict[str, Any]) -> int:
-    """The bytes of the shortest text that the pattern of a step matches."""
+    """Return the length in bytes of the shortest text that the pattern of a step matches."""
     pattern = step.get("pattern")
     if isinstance(pattern, dict) and "String" in pattern:
         return len(pattern["String"].encode())
@@ -187,7 +191,7 @@ def _check_pattern(step: dict[str, Any]) -> int:
 
 
 def _growth(steps: list[dict[str, Any]]) -> int:
-    """How many times longer the steps can make a text."""
+    """Return how many times longer the steps can make a text."""
     growth, form = 1, 1
     for step in steps:
         kind = step["type"]
@@ -220,7 +224,7 @@ def _growth_of(step: dict[str, Any], *, compatible: bool) -> int:
 
 
 def _copies(post_processor: Any) -> int:
-    """How often the text stands in what a post-processor makes of it."""
+    """Return how often the text occurs in the output of a post-processor."""
     copies = 1
     for step in _steps(post_processor):
         if step["type"] == "TemplateProcessing":
