@@ -1,8 +1,9 @@
-"""Defects of a corpus: documents that can be read and should not be learnt from. They are counted
-and shown with samples; what `data.clean` names is removed, and every removed document is listed.
+"""Finds defects of a corpus: documents that can be read but should not be learnt. `new` counts them
+and shows samples. Documents with defects that `data.clean` names are removed, and every removed
+document is listed.
 
-Two passes: the first finds what is usual here (languages, the ratio of lengths, the sentences of
-the other splits), the second compares every document with it."""
+There are two passes. The first finds what is usual in the corpus (languages, the ratio of lengths,
+the sentences of the other splits); the second compares every document with it."""
 
 import math
 import re
@@ -51,26 +52,26 @@ class DefectiveDocument(NamedTuple):
 
 @dataclass(frozen=True)
 class Defects:
-    """What was found in a corpus."""
+    """The defects that were found in a corpus."""
 
     findings: list[DefectiveDocument] = field(default_factory=list)
     documents: int = 0
     without: tuple[Defect, ...] = ()
-    """Kinds that were not looked for, since an optional package is missing."""
+    """Kinds that were not searched for, because an optional package is missing."""
 
     @property
     def counts(self) -> dict[Defect, int]:
-        """How many documents have each kind of defect."""
+        """Count the documents that have each kind of defect."""
         counted = Counter(finding.kind for finding in self.findings)
         return {kind: counted[kind] for kind in DEFECTS if counted[kind]}
 
     def of(self, kind: Defect) -> list[DefectiveDocument]:
-        """The findings of one kind."""
+        """Return the findings of one kind."""
         return [finding for finding in self.findings if finding.kind == kind]
 
 
 def find_defects(config: DataConfig) -> Defects:
-    """Every document that has a defect, with the first kind that it shows, in the order of the
+    """Find every document that has a defect, with the first kind that it shows, in the order of the
     splits and files."""
     inputs = {
         split: find_inputs(config, split) for split in SPLITS if split not in config.held_out_splits
@@ -99,7 +100,7 @@ def _find(
     n = 0
     for split, split_inputs in by_split.items():
         seen: set[tuple[int | str, ...]] = set()
-        # A file that is named twice is no duplicate of itself.
+        # A file that is named twice is not a duplicate of itself.
         for document in _read(config, tuple(dict.fromkeys(split_inputs))):
             n += 1
             defect = usual.judge(document, split, seen)
@@ -120,7 +121,7 @@ def _read(config: DataConfig, inputs: tuple[Input, ...]) -> Iterator[Document]:
 
 @dataclass(frozen=True)
 class _Usual:
-    """What is usual in a corpus."""
+    """The languages, lengths and sentences that are usual in a corpus."""
 
     pairs: bool
     languages: Languages | None
@@ -128,7 +129,8 @@ class _Usual:
     """The median of the logarithms of the ratios of lengths."""
     limit: float
     elsewhere: Mapping[str, frozenset[int]]
-    """The sentences of each split that is measured with; they must not be in the training split."""
+    """The sentences of each split that is used for measuring; they must not be in the training
+    split."""
 
     def judge(
         self, document: Document, split: str, seen: set[tuple[int | str, ...]]
@@ -137,7 +139,7 @@ class _Usual:
         keys = tuple(map(same_key, texts[: 2 if self.pairs else 1]))
         if self.pairs and (defect := self._judge_pair(texts, keys)):
             return defect
-        whole = keys + texts[len(keys) :]  # a text under two labels is two documents
+        whole = keys + texts[len(keys) :]  # the same text under two labels is two documents
         if whole in seen:
             return "duplicate", "stands earlier, too"
         seen.add(whole)
@@ -184,9 +186,9 @@ def _learn(config: DataConfig, by_split: Mapping[str, tuple[Input, ...]]) -> _Us
     elsewhere = {"train": valid | test, "valid": test, "test": frozenset[int]()}
     if not pairs:
         return _Usual(False, None, 0.0, math.inf, elsewhere)
-    # From all over the files: every so many lines, as their sizes suggest.
+    # Sampled from all parts of the files: one of so many lines, by the sizes of the files.
     total = sum(each.size for each in by_split["train"])
-    stride = max(1, total // 60 // N_SAMPLE)  # lines of about 60 bytes
+    stride = max(1, total // 60 // N_SAMPLE)  # assuming lines of about 60 bytes
     sample = [
         document.texts
         for number, document in enumerate(_read(config, by_split["train"]))
@@ -195,7 +197,7 @@ def _learn(config: DataConfig, by_split: Mapping[str, tuple[Input, ...]]) -> _Us
     ratios = [_log_ratio(texts) for texts in sample] or [0.0]
     middle = median(ratios)
     deviation = median(abs(ratio - middle) for ratio in ratios)
-    spread = 1.4826 * deviation  # the standard deviation, if the ratios are normal
+    spread = 1.4826 * deviation  # the standard deviation, if the ratios are normally distributed
     languages = Languages(sample[:N_SAMPLE]) if sample and can_tell_languages() else None
     return _Usual(True, languages, middle, max(ABSURD, SPREADS * spread), elsewhere)
 
@@ -209,21 +211,22 @@ PLACEHOLDERS = (
     *("n/a", "na", "tbd", "tbc", "todo", "null", "none", "nan", "xxx"),
     *("#n/a", "#ref!", "#name?", "#value!", "#null!", "#num!", "#div/0!"),
 )
-"""What stands in a cell without a translation, by translators and by spreadsheets."""
+"""What translators and spreadsheets write into a cell without a translation."""
 
 
 def is_placeholder(text: str) -> bool:
-    """Whether a text says nothing by itself: a word that marks a missing one, or only signs."""
+    """Tell whether a text says nothing by itself: a word that marks a missing text, or only
+    signs."""
     plain = text.strip().casefold()
     return plain in PLACEHOLDERS or not any(map(str.isalnum, plain))
 
 
 def _says_something(text: str) -> bool:
-    """Whether a text is a sentence: a few words, or as many characters without blanks."""
+    """Tell whether a text is a sentence: a few words, or as many characters without blanks."""
     return len(text.split()) > 3 or (" " not in text.strip() and sum(map(str.isalpha, text)) > 5)
 
 
-# Attributes have an equals sign: `<named tuple>` is a name.
+# An attribute has an equals sign; `<named tuple>` is a name.
 _TAG = re.compile(r"<(/?)([A-Za-z][\w:-]*)(?:\s*/?|\s[^<>=]*=[^<>]*)>")
 _CUT_TAG = re.compile(r"</?[A-Za-z][^<>]*$")
 _TWICE = re.compile(r"&amp;#?\w+;")
@@ -231,7 +234,7 @@ _SPACED = re.compile(r"<\s+/\s*[A-Za-z]\w*\s*>|<\s*/\s+[A-Za-z]\w*\s*>")
 
 
 def broken_markup(source: str, target: str) -> str | None:
-    """What is wrong with the tags of a pair. Tags that both sides have alike are taken as they are:
+    """Describe what is wrong with the tags of a pair. Tags that both sides have alike are accepted:
     `<module>` may be a name."""
     tags = [Counter(map(str.lower, _names(text))) for text in (source, target)]
     if tags[0] != tags[1]:
@@ -258,7 +261,7 @@ def _names(text: str) -> list[str]:
 
 
 def describe_defects(defects: Defects, n_samples: int = 2, width: int = 80) -> list[str]:
-    """The counts, and samples of each kind: what somebody has to see before deciding."""
+    """Describe the counts, with samples of each kind, so that the user can decide."""
     if not defects.documents:
         summary = "Defects: not looked for, since each file is one text."
     elif not defects.findings:
@@ -284,12 +287,12 @@ def describe_defects(defects: Defects, n_samples: int = 2, width: int = 80) -> l
 
 
 def split_reader(config: DataConfig, split: str) -> Reader:
-    """The documents of a split, without those that `data.clean` removes."""
+    """Read the documents of a split, without those that `data.clean` removes."""
     return Reader(find_inputs(config, split), config, split, removed=removed(config))
 
 
 def removed(config: DataConfig) -> dict[Place, str]:
-    """The kind of defect of every document that is left out."""
+    """Return the kind of defect of every document that is left out."""
     if not config.clean:
         return {}
     _check_packages(config)
@@ -305,7 +308,7 @@ def _check_packages(config: DataConfig) -> None:
 
 
 def removal_report(config: DataConfig) -> str:
-    """A line for every removed document: kind, reason, file, line, texts."""
+    """Write a line for every removed document: kind, reason, file, line, texts."""
     lines = ["kind\treason\tfile\tline\t" + "\t".join(config.sides)]
     for finding in find_defects(config).findings:
         if finding.kind in config.clean:
@@ -316,5 +319,5 @@ def removal_report(config: DataConfig) -> str:
 
 
 def _on_one_line(text: str) -> str:
-    """A cell of a table may hold line ends and tabs."""
+    """Return a cell as one line. A cell of a table may contain line ends and tabs."""
     return " ".join(text.split())

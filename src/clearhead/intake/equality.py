@@ -1,4 +1,5 @@
-"""Which sentences count as equal, and what is held out so that no sentence stands on two sides."""
+"""Decides which sentences count as equal, and holds out lines in such a way that no sentence is on
+both sides."""
 
 import hashlib
 import re
@@ -23,24 +24,25 @@ AT_MOST = 1.5  # of it: a group that would give more stays in the training part
 SEED = b"held out by clearhead"  # decides which groups are held out; nothing else depends on it
 
 _LETTER = r"[^\W\d_]"
-# Signs that tell texts apart: of numbers, before a digit and not after a letter (2.5 and 25, -5 and
-# 5, 1/2, 3-5, 10:30; not COVID-19), and behind a letter (C++, C#). The first class is what a search
-# can look for quickly.
+# Signs that distinguish texts. Of numbers: before a digit and not after a letter (2.5 and 25, -5
+# and 5, 1/2, 3-5, 10:30; not COVID-19). Behind a letter: C++ and C#. The first class contains what
+# a search finds quickly.
 _SIGNS = re.compile(
     r"([.,:/٫٬+#-](?:"
     rf"(?<![+#])(?=\d)(?<!{_LETTER}.)|(?<=[+#])(?:(?<={_LETTER}.)|(?<={_LETTER}[+#].))"
     r"))"
 )
-_SIGNS_ALIKE = ("−", "-"), ("–", "-"), ("⁄", "/")  # minus sign, en dash, the sign inside of ½
+_SIGNS_ALIKE = ("−", "-"), ("–", "-"), ("⁄", "/")  # minus sign, en dash, and the sign inside ½
 
 
 class _Words(dict[int, int | None]):
     """A table for `str.translate` that removes punctuation, white space, symbols and invisible
-    characters. Marks stay: vowels of Hindi and tones of Thai are marks."""
+    characters. Marks stay, because vowels of Hindi and tones of Thai are marks."""
 
     def __missing__(self, code: int) -> int | None:
         letter = chr(code)
-        decides_looks = "\ufe00" <= letter <= "\ufe0f"  # marks by name, such as those of emoji
+        # characters that are marks by name, such as those of emoji
+        decides_looks = "\ufe00" <= letter <= "\ufe0f"
         goes = unicodedata.category(letter)[0] in "PZCS" or decides_looks
         self[code] = None if goes else code
         return self[code]
@@ -50,7 +52,8 @@ _WORDS = _Words()
 
 
 def same_key(text: str) -> int:
-    """Equal for sentences that differ only in case, punctuation, white space or width."""
+    """Return a key that is equal for sentences that differ only in case, punctuation, white space
+    or width."""
     plain = unicodedata.normalize("NFKC", text).casefold()
     for sign, usual in _SIGNS_ALIKE:
         plain = plain.replace(sign, usual)
@@ -66,7 +69,7 @@ def same_key(text: str) -> int:
 
 
 class Lines(NamedTuple):
-    """The lines of an input that belong to a split. A line that cannot be read has no sentence and
+    """The lines of an input that belong to a split. A line that cannot be read has no sentence; it
     belongs to the training part, which reports it."""
 
     numbers: frozenset[int]
@@ -78,7 +81,7 @@ class Lines(NamedTuple):
 
 
 def lines_of(split: str, inputs: Sequence[Input], config: DataConfig) -> list[Lines]:
-    """The lines of each input that belong to a split, where equal sentences stay together."""
+    """Return the lines of each input that belong to a split. Equal sentences stay together."""
     held_out = _held_out(tuple(inputs), config, _stamps(inputs)).splits
     if split == "train":
         return [
@@ -88,8 +91,8 @@ def lines_of(split: str, inputs: Sequence[Input], config: DataConfig) -> list[Li
 
 
 def shared_targets(inputs: Sequence[Input], config: DataConfig) -> str:
-    """What to say where pairs share their sentences so much that only sources are kept apart;
-    empty: both sides are."""
+    """Describe pairs that share so many sentences that only their sources are kept apart. The text
+    is empty if both sides are kept apart."""
     if config.hold_out != "groups" or not config.held_out_splits:
         return ""
     held_out = _held_out(tuple(inputs), config, _stamps(inputs))
@@ -109,7 +112,7 @@ class _HeldOut(NamedTuple):
     splits: list[dict[int, str]]
     """For each input, the split of every line that can be read."""
     shared: int
-    """Lines that are held out and have a sentence that training has too."""
+    """The number of held-out lines with a sentence that is also in the training text."""
 
 
 @lru_cache(maxsize=2)
@@ -118,13 +121,13 @@ def _held_out(
     config: DataConfig,
     stamps: tuple[int, ...],  # noqa: ARG001 (a file that has changed is read again)
 ) -> _HeldOut:
-    """Documents that share a sentence are one group; groups are drawn in an order that only their
-    sentences decide. Where that leaves too little to measure with, since a few targets stand on
-    very many lines or each source was the target before, documents are joined by their sources
-    alone."""
+    """Hold out documents in groups: documents that share a sentence form one group, and only the
+    sentences decide the order in which groups are drawn. If a few targets are on very many lines,
+    or if each source was the target before, this leaves too little for measuring; then only
+    documents with the same source are joined."""
     places: list[tuple[int, int]] = []
     keys: list[list[int]] = []
-    # What cannot be used is for the training part to report.
+    # The training part reports lines that cannot be used.
     lenient = replace(config, skip=INVALID_INPUT, held_out=0.0, held_out_test=0.0, clean=())
     for number, input_files in enumerate(inputs):
         with opened(input_files) as files:
@@ -140,7 +143,8 @@ def _held_out(
         if split in config.held_out_splits
     }
     table = np.array(keys, np.uint64)
-    sides = 1 if config.task == "classification" else table.shape[1]  # equal labels join nothing
+    # equal labels do not join documents
+    sides = 1 if config.task == "classification" else table.shape[1]
     parts = _draw(_connected(table[:, :sides]), table[:, 0], counts)
     shared = 0
     if parts is None and sides == 2:
@@ -165,9 +169,10 @@ def _held_out(
 def _connected(
     keys: np.ndarray[tuple[int, int], np.dtype[np.uint64]],
 ) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
-    """The number of each document's group, which is that of its first document. Documents with an
-    equal key are joined, in whichever column it is: pairs may stand in a file in both directions.
-    Each round hands the smallest number on through all keys, until nothing changes."""
+    """Return the number of each document's group, which is the number of its first document.
+    Documents with an equal key are joined, whichever column the key is in, since a file may contain
+    pairs in both directions. Each round passes the smallest number on through all keys, until
+    nothing changes."""
     different, numbers = np.unique(keys, return_inverse=True)
     columns = numbers.reshape(keys.shape).T
     group = np.arange(len(keys))
@@ -176,8 +181,8 @@ def _connected(
         before = group
         for column in columns:
             np.minimum.at(smallest, column, before)
-        # A group follows whatever one of its documents has found: the rounds are as many as the
-        # logarithm of the longest chain, which in a dialogue has every line.
+        # A group takes over what any of its documents has found, so the number of rounds is the
+        # logarithm of the longest chain. In a dialogue, that chain contains every line.
         group = before.copy()
         np.minimum.at(group, before, smallest[columns].min(axis=0))
         group = group[group[before]]
@@ -186,9 +191,9 @@ def _connected(
 
 
 def _draw(groups: np.ndarray, keys: np.ndarray, counts: Mapping[str, int]) -> np.ndarray | None:
-    """The part of each document. Test and validation are filled with whole groups: small ones in
-    the order of the draw, then, if they are too few, larger ones from the smallest on. None: some
-    part stays below its floor."""
+    """Decide the part of each document. Test and validation are filled with whole groups: first
+    small groups in the order of the draw, and then, if these are too few, larger groups from the
+    smallest on. Returns None if some part stays below its minimum."""
     numbers, first, sizes = np.unique(groups, return_index=True, return_counts=True)
     parts = np.full(len(numbers), "train", dtype="<U5")
     draw = [
@@ -203,7 +208,8 @@ def _draw(groups: np.ndarray, keys: np.ndarray, counts: Mapping[str, int]) -> np
                 order = chain(passed, [group], order)
                 break
             if sizes[group] > max(1, LARGE * count):
-                passed.append(group)  # too large here, and maybe not for the other
+                # the group is too large for this part, but perhaps not for the other
+                passed.append(group)
                 continue
             parts[group] = split
             taken += int(sizes[group])

@@ -1,4 +1,5 @@
-"""Downloads a file: resumes after an interruption, and trusts only its hash."""
+"""Downloads a file. A download resumes after an interruption, and only the file's hash is
+trusted."""
 
 import http.client
 import os
@@ -12,7 +13,7 @@ from clearhead.files import PARTIAL, open_plain, refuse_link, sha256_of
 
 BLOCK = 1 << 16
 TIMEOUT = 30  # seconds without a byte
-N_TRIES = 5  # in a row that bring nothing
+N_TRIES = 5  # attempts in a row that bring no byte
 
 DownloadProgress = Callable[[int, int], None]
 
@@ -20,12 +21,13 @@ DownloadProgress = Callable[[int, int], None]
 def fetch(
     url: str, path: Path, *, size: int, sha256: str, report: DownloadProgress = lambda *_: None
 ) -> None:
-    """Puts exactly the expected bytes at `path`, or raises and leaves nothing there."""
+    """Download exactly the expected bytes to `path`, or raise and leave nothing there."""
     if path.is_file() and sha256_of(path) == sha256:
         report(size, size)
         return
     path.parent.mkdir(parents=True, exist_ok=True)
-    # Of a fixed name, unlike other files under way: a broken download is taken up again.
+    # The name is fixed, unlike those of other temporary files, so that a broken download can
+    # resume.
     partial = path.with_name(path.name + PARTIAL)
     refuse_link(partial)
     if partial.is_file() and partial.stat().st_size > size:
@@ -49,12 +51,13 @@ def fetch(
 
 
 def _take(url: str, partial: Path, have: int, size: int, report: DownloadProgress) -> str:
-    """Appends what one connection gives, never more than is wanted; says what ended it."""
+    """Append what one connection delivers, but never more than is wanted. Returns the reason why it
+    ended."""
     request = urllib.request.Request(url, headers={"Range": f"bytes={have}-"} if have else {})
     try:
         with urllib.request.urlopen(request, timeout=TIMEOUT) as answer:
             if have and answer.status != http.client.PARTIAL_CONTENT:
-                have = 0  # the server does not know ranges: from the start
+                have = 0  # the server does not support ranges, so start again
             fresh = 0 if have else os.O_TRUNC
             descriptor = open_plain(partial, os.O_WRONLY | os.O_CREAT | fresh)
             with os.fdopen(descriptor, "wb") as file:

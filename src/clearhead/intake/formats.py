@@ -1,4 +1,4 @@
-"""The formats of text files, each as a generator of documents."""
+"""Reads the formats of text files. Each reader is a generator of documents."""
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
@@ -27,15 +27,14 @@ BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 
 
 class Document(NamedTuple):
-    """A document: one text, the two sides of a pair, or a text and its label; and where it came
-    from."""
+    """A document (one text, the two sides of a pair, or a text and its label) and its place."""
 
     texts: tuple[str, ...]
     place: Place
 
 
 def read_documents(files: Sequence[OpenedFile], split: str, sieve: Sieve) -> Iterator[Document]:
-    """The documents of one file, or of two that are read line by line together."""
+    """Read the documents of one file, or of two files line by line."""
     documents, config = _documents(files, split, sieve), sieve.config
     in_columns = config.task == "classification" and config.format != "labelled"
     return _with_known_labels(documents, sieve) if in_columns else documents
@@ -68,7 +67,7 @@ def _documents(files: Sequence[OpenedFile], split: str, sieve: Sieve) -> Iterato
 
 
 def count_lines(file: OpenedFile, config: DataConfig) -> int:
-    """The number of lines or rows of a file, valid or not."""
+    """Count the lines or rows of a file, valid or not."""
     if config.format == "parquet":
         return open_parquet(file).n_rows
     if config.format == "tmx":
@@ -92,12 +91,12 @@ def count_lines(file: OpenedFile, config: DataConfig) -> int:
 def _clean(records: Iterator[Raw], sieve: Sieve) -> Iterator[Document]:
     for fields, place, places in records:
         if not fields or not sieve.wants(place):
-            continue  # rejected already, or of another split
+            continue  # rejected already, or part of another split
         texts: list[str] = []
         for number, field in enumerate(fields):
             text = sieve.clean(field, places[number] if places else place)
             if text is None:
-                break  # one bad side is enough, and is counted once
+                break  # one invalid side is enough, and the pair is counted once
             texts.append(text)
         else:
             yield Document(tuple(texts), place)
@@ -113,7 +112,8 @@ def _with_known_labels(documents: Iterator[Document], sieve: Sieve) -> Iterator[
 
 
 def _whole_file(file: OpenedFile, split: str, sieve: Sieve) -> Iterator[Document]:
-    """A file as one document, to the last byte, or the part of it that belongs to the split."""
+    """Read a file as one document, to the last byte, or the part of it that belongs to the
+    split."""
     raw = read_all(file).removeprefix(BYTE_ORDER_MARK)
     place = Place(file.path, 1)
     text = sieve.decode(raw, place)
@@ -128,7 +128,8 @@ def _whole_file(file: OpenedFile, split: str, sieve: Sieve) -> Iterator[Document
 
 
 def _lines(file: OpenedFile, sieve: Sieve) -> Iterator[Raw]:
-    """Lines end in LF or CRLF, and nowhere else: U+2028 and similar characters are text."""
+    """Read lines. They end in LF or CRLF and nowhere else: U+2028 and similar characters are
+    text."""
     limit = sieve.config.max_bytes
     number = 0
     while True:
@@ -191,7 +192,7 @@ def _records(file: OpenedFile, sieve: Sieve, fields_of: FieldsOf) -> Iterator[Ra
                 yield Raw(fields, place)
         except UnicodeDecodeError:
             sieve.decode(content, place)  # counts or raises
-        except DataError as error:  # of the whole file: its columns have other names
+        except DataError as error:  # about the whole file: its columns have other names
             raise DataError(f"{place.path}: {error}") from None
         except ValueError as error:
             sieve.reject("malformed", place, str(error))

@@ -1,4 +1,4 @@
-"""Corpora that are generated instead of downloaded: pure functions of a seed."""
+"""Generates corpora that need no download. They are pure functions of a seed."""
 
 import random
 from collections.abc import Callable
@@ -11,8 +11,8 @@ LONG_LINES = 200
 
 
 def copy_task(seed: int = 1) -> list[bytes]:
-    """Random strings, one a line, in files that have no line in common. No string can be guessed
-    from the others, so a model that reproduces them all has learnt to copy."""
+    """Generate random strings, one per line, in files that have no line in common. No string can be
+    guessed from the others, so a model that reproduces all of them has learnt to copy."""
     # `random()` gives the same numbers in every version of Python; `choice` makes no such promise.
     draw = random.Random(seed).random
 
@@ -20,7 +20,7 @@ def copy_task(seed: int = 1) -> list[bytes]:
         length = COPY_LENGTHS[int(draw() * len(COPY_LENGTHS))]
         return "".join(COPY_CHARACTERS[int(draw() * len(COPY_CHARACTERS))] for _ in range(length))
 
-    lines: dict[str, None] = {}  # keeps its order, and holds each line once
+    lines: dict[str, None] = {}  # keeps the order, and each line once
     while len(lines) < sum(COPY_SPLITS.values()):
         lines[string()] = None
     rest = iter(lines)
@@ -30,8 +30,8 @@ def copy_task(seed: int = 1) -> list[bytes]:
 
 
 def copy_task_long(seed: int = 2) -> list[bytes]:
-    """Random strings to test a copying model on that was trained on shorter ones: a file for each
-    length."""
+    """Generate random strings to test a copying model that was trained on shorter ones. There is
+    one file for each length."""
     draw = random.Random(seed).random
 
     def string(length: int) -> str:
@@ -47,4 +47,5 @@ GENERATORS: dict[str, Callable[[], list[bytes]]] = {
     "copy-task": copy_task,
     "copy-task-long": copy_task_long,
 }
-"""The functions that generate a corpus: its files' contents, in the order of its table."""
+"""The functions that generate a corpus. Each returns the contents of the corpus's files, in the
+order of its table."""

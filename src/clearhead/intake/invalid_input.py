@@ -1,5 +1,5 @@
-"""What counts as invalid input in text, and what happens to it: an error with its place, or a
-count."""
+"""Defines what counts as invalid input in text. Invalid input is either an error with its place, or
+it is counted."""
 
 import json
 from collections import Counter
@@ -11,7 +11,8 @@ from clearhead.config.data import DataConfig, InvalidInput
 from clearhead.errors import DataError
 from clearhead.intake.recognise import conversion, guess_encoding, rewriting
 
-DROPPED = "dropped"  # counted beside the kinds of invalid input: strings that the recipe leaves out
+# counted together with the kinds of invalid input: strings that the recipe leaves out
+DROPPED = "dropped"
 
 
 class Place(NamedTuple):
@@ -21,13 +22,13 @@ class Place(NamedTuple):
     line: int
     """The number of the line, by which splits are made."""
     shown: int | None = None
-    """The number that other programs show, where it is another: the line of a CSV file, in which a
-    header and the line ends of quoted cells count."""
+    """The number that other programs show, if it differs: the line of a CSV file, in which a header
+    and the line ends of quoted cells count."""
     unit: str = "line"
 
     @property
     def where(self) -> str:
-        """The place in words, such as "line 12"."""
+        """Describe the place, such as "line 12"."""
         return f"{self.unit} {self.number}"
 
     @property
@@ -40,27 +41,26 @@ class Place(NamedTuple):
 
 
 class Sieve:
-    """Lets valid text through. Invalid input is an error unless the configuration skips its
-    kind."""
+    """Passes valid text. Invalid input is an error unless the configuration skips its kind."""
 
     def __init__(self, config: DataConfig) -> None:
         self.config = config
         self.counts: Counter[str] = Counter()
         self.lines: Container[int] | None = None
-        """The lines of the current file that belong to the split; None: all. Other lines are
-        checked by their own split."""
+        """The lines of the current file that belong to the split; None: all lines. Other lines are
+        checked when their own split is read."""
         self.has_recipe = True
-        """Whether there is a recipe that could name more kinds to skip."""
+        """Whether there is a recipe in which the user could name more kinds to skip."""
 
     def wants(self, place: Place) -> bool:
-        """Whether this line or row belongs to the split."""
+        """Tell whether this line or row belongs to the split."""
         return self.lines is None or place.line in self.lines
 
     def reject(
         self, kind: InvalidInput, place: Place, what: str, encoding: str | None = None
     ) -> None:
-        """Counts the invalid input if its kind is skipped, otherwise raises with its place. The
-        encoding is what the bytes seem to be, if they are not UTF-8."""
+        """Count the invalid input if its kind is skipped; otherwise raise with its place. If the
+        bytes are not UTF-8, `encoding` is what they seem to be."""
         if not self.wants(place):
             return
         if kind not in self.config.skip:
@@ -78,11 +78,11 @@ class Sieve:
         converting = f"convert it to UTF-8: {conversion(place.path, encoding)}"
         if whole_file:
             return converting
-        # Of a text in another encoding, skipping would leave little or nothing.
+        # Skipping would leave little or nothing of a text in another encoding.
         return f"if only a few {what} are, have them skipped and counted: {skip}; else {converting}"
 
     def clean(self, raw: bytes | str, place: Place) -> str | None:
-        """The text of a line or field; None if it was rejected or is one to drop."""
+        """Return the text of a line or field; None if it was rejected or is to be dropped."""
         text = self.decode(raw, place)
         if text is None:
             return None
@@ -96,7 +96,7 @@ class Sieve:
         return text
 
     def decode(self, raw: bytes | str, place: Place) -> str | None:
-        """The bytes as text; None if they were rejected."""
+        """Decode the bytes as text; None if they were rejected."""
         encoding = None
         try:
             if isinstance(raw, bytes):
@@ -118,21 +118,21 @@ class Sieve:
 
 
 def _is_cut_off(error: UnicodeDecodeError) -> bool:
-    """UTF-8 that ends inside a character. Latin-1 may end in such a byte too, but has no valid
-    characters of several bytes before it."""
+    """Tell whether UTF-8 ends inside a character. Latin-1 may end in such a byte too, but has no
+    valid characters of several bytes before it."""
     before = error.object[: error.start]
     return error.reason == "unexpected end of data" and not before.isascii()
 
 
 def _around(error: UnicodeDecodeError) -> bytes:
-    """The line with the first invalid byte, and some of what follows."""
+    """Return the line with the first invalid byte, and some of the text after it."""
     begin = error.object.rfind(b"\n", 0, error.start) + 1
     return error.object[max(begin, error.start - 1000) : error.start + 5000]
 
 
 def only_carriage_returns(path: Path) -> DataError:
-    """The error for a file without a line feed, as old programs of the Mac wrote them: it would be
-    one line."""
+    """Return the error for a file without a line feed, as old Mac programs wrote it. Such a file
+    would be one line."""
     return DataError(
         f"{path}: its lines end in \\r alone, and must end in \\n or \\r\\n; convert it: "
         + rewriting(path, r"tr '\r' '\n'", "lf")
@@ -140,7 +140,8 @@ def only_carriage_returns(path: Path) -> DataError:
 
 
 def why_nothing(config: DataConfig, skipped: Mapping[str, int]) -> str:
-    """Why no text is left: what was skipped, and what to do about the most frequent kind."""
+    """Explain why no text is left: what was skipped, and what to do about the most frequent
+    kind."""
     if not skipped and (config.held_out or config.held_out_test):
         return "the other splits take all lines; give more text, or make data.held_out smaller"
     if not skipped:

@@ -1,4 +1,4 @@
-"""JSON of any layout as a stream of values: one list, or objects one after another."""
+"""Reads JSON of any layout as a stream of values: one list, or objects one after another."""
 
 import json
 from collections.abc import Iterator
@@ -12,13 +12,13 @@ AROUND_ALL = "if one object holds all of them, write the list inside it to a fil
 BLANKS = " \t\r\n"
 DECODER = json.JSONDecoder()
 CUT = 12
-"""An error may come from the cut if it lies within so many characters of the end of what was read:
-`-Infinity`, and a character that is spelt by its number, are shorter."""
+"""An error may be due to the cut if it lies within this many characters of the end of what was
+read: `-Infinity`, and a character that is spelt by its number, are shorter."""
 
 
 def read_values(file: OpenedFile) -> Iterator[Any]:
-    """The elements of the list that the file is; or the values that stand in it one after another,
-    each on a line or on several. One is in memory at a time."""
+    """Yield the elements of the list that the file contains, or the values that follow one another
+    in it, each on one or several lines. Only one value is in memory at a time."""
     text = _Text(file)
     is_list = text.take("[")
     if is_list and text.take("]"):
@@ -37,17 +37,18 @@ def read_values(file: OpenedFile) -> Iterator[Any]:
 
 
 class _Text:
-    """What was read of a file and not taken yet."""
+    """Text that was read from a file and not yet parsed."""
 
     def __init__(self, file: OpenedFile) -> None:
         self.path = file.path
         self.record = OneRecord(file, AROUND_ALL)
-        # What is not UTF-8 is half a surrogate pair here; who reads a record makes it bytes again.
+        # Bytes that are not UTF-8 are half surrogate pairs here; the reader of a record turns them
+        # into bytes again.
         self.stream = text_of(self.record, "utf-8-sig", "surrogateescape")
         self.text, self.at, self.line = "", 0, 1
 
     def value(self) -> Any:
-        """The next value."""
+        """Return the next value."""
         while True:
             try:
                 decoded, end = DECODER.raw_decode(self.text, self.at)
@@ -58,23 +59,23 @@ class _Text:
                     raise self.error(error.msg) from None
             except RecursionError:
                 raise self.error("the values are nested too deeply") from None
-            except ValueError as error:  # a number of thousands of digits
+            except ValueError as error:  # the number has thousands of digits
                 raise self.error(str(error)) from None
             else:
-                if end < len(self.text) or not self._read():  # else a number might go on
+                if end < len(self.text) or not self._read():  # otherwise, a number might continue
                     self.at = end
                     self.record.begin()
                     return decoded
 
     def take(self, character: str) -> bool:
-        """Whether this character is next; if so, it is taken."""
+        """Tell whether this character comes next; if so, move past it."""
         if not self.has_more() or self.text[self.at] != character:
             return False
         self.at += 1
         return True
 
     def has_more(self) -> bool:
-        """Whether anything but blanks follows; the blanks are taken."""
+        """Tell whether anything but blanks follows; move past the blanks."""
         while True:
             while self.at < len(self.text) and self.text[self.at] in BLANKS:
                 self.at += 1
@@ -82,7 +83,7 @@ class _Text:
                 return self.at < len(self.text)
 
     def error(self, what: str) -> DataError:
-        """An error that says that the file is not JSON, and where."""
+        """Return an error that says that the file is not JSON, and where."""
         line = self.line + self.text.count("\n", 0, self.at)
         raw = self.text.encode("utf-8", "surrogateescape")
         if (encoding := guess_encoding(raw)) is not None:
@@ -94,7 +95,8 @@ class _Text:
         )
 
     def _read(self) -> bool:
-        """More text: as much as there is already, so that a long value is not parsed too often."""
+        """Read more text: as much as there is already, so that a long value is not parsed too
+        often."""
         more = self.stream.read(max(READ_SIZE, len(self.text) - self.at))
         if more:
             self.line += self.text.count("\n", 0, self.at)

@@ -1,5 +1,5 @@
-"""The language of lines, by py3langid (the extra `corpus`): which one a side is in, and which lines
-are clearly in another."""
+"""Detects the language of lines with py3langid (the extra `corpus`): the language of each side, and
+lines that are clearly in another language."""
 
 import re
 from collections import Counter
@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from typing import Any
 
 _HAN_AND_KANA = re.compile(r"[\u3041-\u30fa\u3400-\u9fff\uac00-\ud7a3]")
-# Code is in no language. A word is looked at from its beginning alone: from each of its letters, a
-# line without blanks would take the square of its length.
+# Code has no language. Words are matched only from their beginnings: matching from each letter
+# would take quadratic time for a line without blanks.
 _MARKUP = re.compile(r"<[^<>]*>|`[^`]*`|:\w+:|(?:(?<!\w)\w*)?[\d_/\\@]\w*|(?<!\w)\w+\.\w+")
 
 _SCRIPTS = {  # of languages that no other one of these is written in
@@ -39,8 +39,8 @@ class Languages:
             self.sides = self._of_both_orders(sample) or self.sides
 
     def _of_both_orders(self, sample: Sequence[tuple[str, ...]]) -> list[str | None]:
-        """The languages of a corpus in which so many pairs have changed places that neither side
-        has a language: two that stand side by side in most pairs, in the more frequent order."""
+        """Return the languages of a corpus in which so many pairs are swapped that neither side has
+        one language: the two that occur together in most pairs, in their more frequent order."""
         orders: Counter[tuple[str, ...]] = Counter()
         for texts in sample:
             plain = [_plain(text) for text in texts[:2]]
@@ -53,24 +53,24 @@ class Languages:
         return [first, second] if is_most and first != second and orders[second, first] else []
 
     def other_than(self, side: int, text: str) -> str | None:
-        """A language that the text is clearly in, and its side is not."""
+        """Return a language in which the text clearly is, and its side is not."""
         own, plain = self.sides[side], _plain(text)
         if own is None or not plain:
             return None
         if own in ("zh", "ja", "ko") and _HAN_AND_KANA.search(plain):
-            # A sentence about commands or titles is mostly Latin, and Chinese.
+            # A sentence about commands or titles may be mostly Latin and still be Chinese.
             other = _by_script(plain)
             return other if other != own else None
         (best, likely), *_ = ranked = self._ranked(plain)
         return best if best != own and likely > CLEARLY * dict(ranked)[own] else None
 
     def third(self, text: str) -> str | None:
-        """A language that the text is clearly in, and neither side is."""
+        """Return a language in which the text clearly is, and neither side is."""
         others = [self.other_than(side, text) for side in range(len(self.sides))]
         return others[0] if len(set(others)) == 1 and others[0] not in self.sides else None
 
     def swapped(self, texts: tuple[str, ...]) -> bool:
-        """Whether each side is in the other's language."""
+        """Tell whether each side is in the language of the other."""
         source, target = self.sides
         if source is None or target is None or source == target:
             return False
@@ -84,12 +84,12 @@ class Languages:
         return odds >= BETWEEN_TWO**2
 
     def _ranked(self, plain: str) -> list[tuple[str, float]]:
-        """Languages, the likeliest first. Capitals are in the language of their small letters."""
+        """Return languages, the likeliest first. Capitals are replaced by small letters first."""
         return self.identifier.rank(plain.lower() if plain.isupper() else plain)
 
 
 def _by_script(plain: str) -> str | None:
-    """Japanese and Korean are known by their scripts; what has neither is Chinese."""
+    """Recognise Japanese and Korean by their scripts; text without these scripts is Chinese."""
     letters = max(1, sum(map(str.isalpha, plain)))
     for language, script in _SCRIPTS.items():
         if len(script.findall(plain)) >= SCRIPT_SHARE * letters:
@@ -98,20 +98,20 @@ def _by_script(plain: str) -> str | None:
 
 
 def _plain(text: str, enough: int = ENOUGH) -> str:
-    """The words of a line, or nothing where they are too few to tell."""
+    """Return the words of a line, or nothing if they are too few to tell its language."""
     words = " ".join(_MARKUP.sub(" ", text).split())
     letters = sum(map(str.isalpha, words)) + 2 * len(_HAN_AND_KANA.findall(words))
     return words if letters >= enough else ""
 
 
 def length_in_letters(text: str) -> int:
-    """The length of a text, where a character of Chinese, Japanese or Korean counts as three: so
-    that names in Latin letters among them do not make a text seem longer."""
+    """Return the length of a text in letters. A character of Chinese, Japanese or Korean counts as
+    three, so that names in Latin letters do not make such a text seem longer."""
     return len(text) + 2 * len(_HAN_AND_KANA.findall(text))
 
 
 def can_tell_languages() -> bool:
-    """Whether the optional package for language identification is installed."""
+    """Tell whether the optional package for language identification is installed."""
     from importlib.util import find_spec
 
     return find_spec("py3langid") is not None

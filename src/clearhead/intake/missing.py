@@ -1,4 +1,4 @@
-"""Messages about a file that is not there."""
+"""Messages about a file that does not exist."""
 
 import os
 import re
@@ -11,8 +11,8 @@ _WINDOWS = re.compile(r"(?:^|/)([A-Za-z]):(.*)", re.DOTALL)
 
 
 def no_such_file(path: Path) -> DataError:
-    """The nearest thing to the name that was given: another file, the folder that is missing, or
-    the same path as this system writes it."""
+    """Return an error that suggests the nearest match to the given name: another file, the folder
+    that is missing, or the same path as this system writes it."""
     written = str(path)
     if os.sep == "/" and ("\\" in written or _WINDOWS.search(written)):
         here = ""
@@ -50,7 +50,7 @@ def _of_folder(folder: Path) -> str:
 
 
 def other_endings(folder: Path, names: list[str]) -> str:
-    """What a folder holds instead of the files that were wanted, and how to name them."""
+    """Say what a folder holds instead of the files that were wanted, and how to name them."""
     endings = Counter(Path(name).suffix.lower() for name in names)
     endings.pop("", None)
     if not endings:

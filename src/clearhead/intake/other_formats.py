@@ -1,5 +1,6 @@
-"""Files of programs that translate, recognised by their content, or else by their names: as plain
-text or as lines, a model would learn their syntax. Each is named, with what takes it."""
+"""Recognises files of translation programs by their content, or else by their names. Read as plain
+text or as lines, they would teach a model their syntax. The message names each format, and what
+reads it."""
 
 import shlex
 from pathlib import Path
@@ -10,7 +11,7 @@ from clearhead.localise.catalogues import ENDINGS, kind_of_catalogue
 
 
 class OtherFormat(NamedTuple):
-    """What a file is, and the catalogue that takes its place."""
+    """The format of a file, and the catalogue to give instead of it."""
 
     what: str
     catalogue: Path
@@ -20,7 +21,8 @@ class OtherFormat(NamedTuple):
 
 
 def catalogue_of(path: Path, head: bytes) -> OtherFormat | None:
-    """What a file that begins with these bytes is, if it is a catalogue of translations."""
+    """Return the format of a file that begins with these bytes, if it is a catalogue of
+    translations."""
     match kind_of_catalogue(head):
         case "po":
             what, ending, programs = "a gettext catalogue (PO)", ".po", ["mv"]

@@ -1,4 +1,4 @@
-"""Where two files of different length stop belonging together."""
+"""Finds the place at which two files of different lengths stop belonging together."""
 
 from collections.abc import Sequence
 
@@ -6,12 +6,12 @@ import numpy as np
 
 from clearhead.intake.languages import length_in_letters
 
-MOST_LINES = 300_000  # more are only counted
+MOST_LINES = 300_000  # if there are more, they are only counted
 
 
 def place_of_departure(source: Sequence[str], target: Sequence[str]) -> int:
-    """The index of the first line that probably has no partner: with it, the lengths of the lines
-    before belong together as they stand, and those after it shifted by the lines that the other
+    """Return the index of the first line that probably has no partner. Before it, the lengths of
+    the lines match as they are; after it, they match shifted by the number of lines that the other
     file has more."""
     lengths = [np.log([length_in_letters(text) + 2 for text in side]) for side in (source, target)]
     shorter, longer = sorted(lengths, key=len)

@@ -1,4 +1,4 @@
-"""What somebody has, as settings of `[data]`: a table, or a file for each label."""
+"""Turns a user's own files into settings of `[data]`: a table, or a file for each label."""
 
 from collections.abc import Iterable, Mapping
 from pathlib import Path
@@ -29,7 +29,7 @@ class OwnData(NamedTuple):
 
 
 def own_table(path: Path, columns: tuple[str, ...] = ()) -> OwnData:
-    """A table or a translation memory; its columns are proposed unless given."""
+    """Read a table or a translation memory. Its columns are proposed unless they are given."""
     file = _absolute(path)
     chosen = tuple(int(column) if column.isdecimal() else column for column in columns)
     proposal = propose(file, chosen)
@@ -59,12 +59,12 @@ def own_table(path: Path, columns: tuple[str, ...] = ()) -> OwnData:
 
 
 def _valid(text: str) -> str:
-    """Half a surrogate pair cannot be written down."""
+    """Tell whether a text can be written. Half a surrogate pair cannot."""
     return text.encode("utf-8", "replace").decode("utf-8")
 
 
 def labels_as_written(labelled_files: Iterable[str]) -> dict[str, str]:
-    """The files of LABEL=FILE, as the command line writes them."""
+    """Read the files of LABEL=FILE, as the command line takes them."""
     files: dict[str, str] = {}
     for text in labelled_files:
         label, equals, file = text.partition("=")
@@ -77,7 +77,7 @@ def labels_as_written(labelled_files: Iterable[str]) -> dict[str, str]:
 
 
 def own_labels(labelled_files: Mapping[str, str | Path]) -> OwnData:
-    """Files of texts, one for each label."""
+    """Read files of texts, one for each label."""
     files: dict[str, Path] = {}
     for label, file in labelled_files.items():
         if not isinstance(label, str) or not label.strip():
@@ -98,7 +98,7 @@ def own_labels(labelled_files: Mapping[str, str | Path]) -> OwnData:
 
 
 def check_name(path: Path) -> None:
-    """Whether a recipe can name this file."""
+    """Raises if a recipe cannot name this file."""
     try:
         str(path).encode("utf-8")
     except UnicodeEncodeError:

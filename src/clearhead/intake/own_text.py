@@ -1,4 +1,4 @@
-"""Somebody's own text, in files or in memory, and how it becomes the data of a recipe."""
+"""Turns a user's own text, in files or in memory, into the data of a recipe."""
 
 import hashlib
 import json
@@ -22,12 +22,13 @@ from clearhead.text.tokenizer import check_is_text
 N_PLACEHOLDERS = 32
 """The highest number of spans in all but a few texts of programs."""
 FEW = 20
-"""Fewer texts than these are each a file, whose end is held out, and not lines to draw from."""
+"""If there are fewer texts than this, each is a file whose end is held out; otherwise, lines are
+held out at random."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class OwnText:
-    """Somebody's own text. Each constructor says what it is."""
+    """Your own text. Each constructor says what kind of text it is."""
 
     template: str
     """The recipe that it starts from."""
@@ -36,22 +37,22 @@ class OwnText:
     rows: Iterable[dict[str, str]] | None = None
     """Text in memory."""
     counts: Counter[str] | None = None
-    """How many texts each label has, as soon as the rows have been read."""
+    """The number of texts of each label, once the rows have been read."""
     paths: tuple[Path, ...] = ()
     own: OwnData | None = None
     placeholders: int = 0
-    """Reserved tokens for what translations must keep (`data.placeholders`)."""
+    """The number of reserved tokens for what translations must keep (`data.placeholders`)."""
 
     @classmethod
     def pairs(cls, rows: Iterable[Any]) -> "OwnText":
-        """Text for a translator: (source, target) strings from a list, a generator, or a data frame
-        of two columns."""
+        """Make text for a translator: (source, target) strings from a list, a generator, or a data
+        frame of two columns."""
         _check_many("pairs", rows)
         return cls(template="my-pairs", what="pairs", rows=_rows(rows))
 
     @classmethod
     def columns(cls, source: Sequence[str], target: Sequence[str]) -> "OwnText":
-        """Text for a translator: the sources, and the targets that belong to them."""
+        """Make text for a translator from sources and the targets that belong to them."""
         for side, column in (("source", source), ("target", target)):
             _check_column(side, column)
         n, m = len(source), len(target)
@@ -61,28 +62,28 @@ class OwnText:
 
     @classmethod
     def parallel_files(cls, source: str | Path, target: str | Path) -> "OwnText":
-        """Text for a translator: two files whose lines belong together."""
+        """Make text for a translator from two files whose lines belong together."""
         paths = as_path("source", source), as_path("target", target)
         return cls(template="my-pairs", paths=paths)
 
     @classmethod
     def texts(cls, texts: Iterable[str]) -> "OwnText":
-        """Text for a language model: strings from a list, a generator or a column of a data
+        """Make text for a language model: strings from a list, a generator or a column of a data
         frame."""
         _check_many("texts", texts)
         return cls(template="my-text", what="texts", rows=_strings(texts))
 
     @classmethod
     def files(cls, *paths: str | Path) -> "OwnText":
-        """Text for a language model: files, or folders of files."""
+        """Make text for a language model from files, or from folders of files."""
         if not paths:
             raise InputError("paths= is missing; give the files of the text")
         return cls(template="my-text", paths=tuple(as_path("paths", path) for path in paths))
 
     @classmethod
     def catalogues(cls, *paths: str | Path) -> "OwnText":
-        """Text for a translator that keeps placeholders and tags: the entries of PO or XLIFF files
-        that people have translated."""
+        """Make text for a translator that keeps placeholders and tags, from the entries of PO or
+        XLIFF files that people have translated."""
         if not paths:
             raise InputError("paths= is missing; give the catalogues")
         files = [as_path("paths", path) for path in paths]
@@ -92,8 +93,8 @@ class OwnText:
 
     @classmethod
     def table(cls, path: str | Path, columns: Sequence[str | int] = ()) -> "OwnText":
-        """A TSV, CSV, JSON lines, Parquet or TMX file; without `columns`, they are proposed. A PO
-        or XLIFF file as well."""
+        """Read a TSV, CSV, JSON lines, Parquet or TMX file, or a PO or XLIFF file. Without
+        `columns`, columns are proposed."""
         check_strings("columns", columns)
         if as_path("table", path).suffix.lower() in ENDINGS:
             return cls.catalogues(path)
@@ -102,8 +103,8 @@ class OwnText:
 
     @classmethod
     def labelled(cls, rows: Iterable[Any]) -> "OwnText":
-        """Text for a classifier: (text, label) strings from a list, a generator, or a data frame of
-        two columns."""
+        """Make text for a classifier: (text, label) strings from a list, a generator, or a data
+        frame of two columns."""
         _check_many("rows", rows)
         counts: Counter[str] = Counter()
         made = _labelled(rows, counts)
@@ -111,7 +112,7 @@ class OwnText:
 
     @classmethod
     def labels(cls, files: Mapping[str, str | Path]) -> "OwnText":
-        """Text for a classifier: a file of texts for each label."""
+        """Make text for a classifier from a file of texts for each label."""
         if not isinstance(files, Mapping):
             raise InputError(f"files={files!r:.60} is not a dictionary; give {{label: file, …}}")
         own = own_labels(files)
@@ -119,7 +120,7 @@ class OwnText:
 
 
 def without_labels(text: OwnText) -> OwnText:
-    """The same texts, for a masked language model."""
+    """Return the same texts for a masked language model."""
     if text.template == "my-pairs":
         rule = "learns from texts, but these are pairs"
         raise ConfigError("masked", True, rule, "give the texts of one side, or leave it out")
@@ -135,7 +136,8 @@ def without_labels(text: OwnText) -> OwnText:
 
 
 def data_settings(text: OwnText, folder: Path, sides: tuple[str, ...]) -> dict[str, Any]:
-    """The settings of `[data]` for files, or for text in memory, which is written to `folder`."""
+    """Return the settings of `[data]` for files, or for text in memory, which is written to
+    `folder`."""
     if text.rows is None:
         for path in text.paths:
             check_name(path)
@@ -166,7 +168,8 @@ def _check_labels(counts: Counter[str]) -> tuple[str, ...]:
 
 
 def _is_plain(text: str) -> bool:
-    """Whether a file with this text would be taken for text, and not for HTML, say."""
+    """Tell whether a file with this text would be taken for text, and not, for example, for
+    HTML."""
     try:
         check_head(Path("text.txt"), text[:HEAD].encode(errors="replace"))
     except DataError:
@@ -175,7 +178,7 @@ def _is_plain(text: str) -> bool:
 
 
 def check_strings(what: str, value: Any) -> None:
-    """Raises unless it is a list of strings."""
+    """Raises unless the value is a list of strings."""
     if isinstance(value, str):
         raise InputError(f"{what}={value!r} is one string; give a list, such as {what}=[{value!r}]")
     kinds = str | int if what == "columns" else str  # a column may have a number
@@ -228,7 +231,8 @@ def _rows(table: Any) -> Iterator[dict[str, str]]:
 
 
 def _items(table: Any) -> Iterable[Any]:
-    """What a list or generator gives; of a data frame the rows, not the names of its columns."""
+    """Return the items of a list or generator. For a data frame, return its rows, not the names of
+    its columns."""
     if hasattr(table, "itertuples"):  # pandas
         return table.itertuples(index=False, name=None)
     return table.iter_rows() if hasattr(table, "iter_rows") else table  # polars
@@ -247,8 +251,9 @@ def _strings(texts: Any) -> Iterator[dict[str, str]]:
 def _write_text(
     rows: Iterator[dict[str, str]], folder: Path, what: str, *, plain: bool = False
 ) -> tuple[Path, int]:
-    """One line of JSON for each, or the plain text; and the bytes of the longest. The name of the
-    file says what is in it, so that other text never passes for text that has been prepared."""
+    """Write one line of JSON for each text, or the plain text. Returns the size of the longest in
+    bytes. The name of the file depends on its content, so that other text never passes for text
+    that has been prepared."""
     digest, n_rows, longest, end = hashlib.sha256(), 0, 0, "txt" if plain else "jsonl"
     try:
         folder.mkdir(parents=True, exist_ok=True)

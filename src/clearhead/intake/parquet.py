@@ -1,6 +1,6 @@
-"""Parquet, read within bounds. A few kilobytes of it can stand for gigabytes: a page unpacks to
-whatever its header says, and one long value of a dictionary can stand in every row. So the headers
-of all pages are looked at before Arrow reads the first row."""
+"""Reads Parquet within bounds. A few kilobytes of Parquet can stand for gigabytes: a page unpacks
+to whatever size its header says, and one long value of a dictionary can occur in every row.
+Therefore, the headers of all pages are checked before Arrow reads the first row."""
 
 import io
 from collections.abc import Iterator, Sequence
@@ -10,12 +10,12 @@ from clearhead.errors import DataError
 from clearhead.intake.unpack import MAX_GROWTH, MAX_RECORD, OpenedFile, naming, need, read_all
 
 MAX_BATCH = 2**28
-"""The highest number of bytes that the rows which are read together may take."""
+"""The highest number of bytes of the rows that are read together."""
 BATCH = 1024
 """The highest number of rows that are read together."""
 ROWS_OF_A_BYTE = 1000
-"""The highest number of rows for each byte of a file: more are not text, since they can be written
-down as one repeated row."""
+"""The highest number of rows for each byte of a file. More rows are not text, since they can only
+come from one repeated row."""
 HEAD = 2**16
 MAX_HEAD = 2**24
 TYPES = ("BYTE_ARRAY", "INT32", "INT64", "BOOLEAN")
@@ -36,7 +36,7 @@ class Table(NamedTuple):
 
     @property
     def n_rows(self) -> int:
-        """The number of rows in its footer; an error if the file is too small for so many."""
+        """The number of rows in the file's footer. Raises if the file is too small for so many."""
         n, size = self.arrow.metadata.num_rows, self.data.seek(0, io.SEEK_END)
         if n > ROWS_OF_A_BYTE * size:
             raise DataError(
@@ -46,8 +46,8 @@ class Table(NamedTuple):
         return n
 
     def texts(self) -> dict[str, int]:
-        """The columns that can be text or labels, by their dotted names: one value in each row, and
-        not a list of them. With their numbers in the file."""
+        """Return the columns that can be text or labels, by their dotted names, with their numbers
+        in the file. Such a column has one value in each row, not a list."""
         schema = self.arrow.schema
         columns = {n: schema.column(n) for n in range(len(schema.names))}
         return {
@@ -58,7 +58,7 @@ class Table(NamedTuple):
         }
 
     def batches(self, names: Sequence[str]) -> Iterator[Any]:
-        """Batches of rows of these columns, each within the limit on memory."""
+        """Yield batches of rows of these columns, each within the limit on memory."""
         text_columns = self.texts()
         for name in names:
             if name not in text_columns:
@@ -75,7 +75,8 @@ class Table(NamedTuple):
         )
 
     def _check_pages(self, column: int) -> int:
-        """The bytes of the longest value that can stand in many rows, of this column."""
+        """Check the pages of a column, and return the size in bytes of the longest value that can
+        occur in many rows."""
         metadata, longest = self.arrow.metadata, 0
         for group in range(metadata.num_row_groups):
             for packed, unpacked, repeats in _pages(self, metadata.row_group(group).column(column)):
@@ -89,12 +90,12 @@ class Table(NamedTuple):
 
 
 def open_parquet(file: OpenedFile) -> Table:
-    """Opens a Parquet file; raises with what to install or fix."""
+    """Open a Parquet file. An error says what to install or fix."""
     parquet = need("pyarrow.parquet", file.path)
     data = file.raw if file.data is file.raw else io.BytesIO(read_all(file))
     try:
         return Table(file, data, parquet.ParquetFile(data))
-    except Exception as error:  # of Arrow's own kinds
+    except Exception as error:  # which is an error of Arrow's own
         with naming(file.path):
             raise OSError(str(error)) from None
 
@@ -112,7 +113,7 @@ def _damage_named(file: OpenedFile, batches: Iterator[Any]) -> Iterator[Any]:
 
 
 def records(batch: Any) -> Iterator[dict[str, Any] | None]:
-    """The rows of a batch as Python's values; None for one with text that is not UTF-8."""
+    """Return the rows of a batch as Python values; None for a row with text that is not UTF-8."""
     try:
         yield from batch.to_pylist()
     except UnicodeDecodeError:
@@ -124,8 +125,8 @@ def records(batch: Any) -> Iterator[dict[str, Any] | None]:
 
 
 def _pages(table: Table, chunk: Any) -> Iterator[tuple[int, int, bool]]:
-    """For each page of a column, its bytes on disk, its bytes in memory, and whether one value of
-    it can stand in many rows."""
+    """Yield, for each page of a column, its bytes on disk, its bytes in memory, and whether one of
+    its values can occur in many rows."""
     offsets = [chunk.dictionary_page_offset or 0, chunk.data_page_offset]
     at = min((offset for offset in offsets if offset > 0), default=0)
     end = at + chunk.total_compressed_size
@@ -144,7 +145,8 @@ def _pages(table: Table, chunk: Any) -> Iterator[tuple[int, int, bool]]:
 
 
 def _header(data: BinaryIO, at: int) -> tuple[dict[int, Any], int]:
-    """The header of the page there, and its size. It may hold the least and the greatest value."""
+    """Read the header of the page at this place, and its size. The header may contain the lowest
+    and the highest value."""
     length = HEAD
     while True:
         data.seek(at)
@@ -158,7 +160,7 @@ def _header(data: BinaryIO, at: int) -> tuple[dict[int, Any], int]:
 
 
 class _Compact:
-    """The few kinds of Thrift's compact protocol that a page's header is written in."""
+    """Reads the few types of Thrift's compact protocol that a page's header uses."""
 
     def __init__(self, data: bytes) -> None:
         self.data, self.at = data, 0

@@ -1,5 +1,5 @@
-"""What a table probably holds: which columns are text, and which one is a label. It is proposed,
-shown, and can be changed."""
+"""Proposes what a table probably contains: which columns are text, and which one is a label. The
+proposal is shown and can be changed."""
 
 from collections import Counter
 from collections.abc import Iterable
@@ -36,7 +36,7 @@ TABLES: dict[str, Format] = {
 
 @dataclass(frozen=True, kw_only=True)
 class Proposal:
-    """What a file of records seems to hold, as settings to confirm."""
+    """What a file of records seems to contain, as settings to confirm."""
 
     task: Task
     format: Format
@@ -45,9 +45,9 @@ class Proposal:
     others: tuple[int | str, ...]
     """All other columns, each with a name or number."""
     sample: tuple[str, ...]
-    """The texts of the columns, of the first record that has them all."""
+    """The texts of the columns in the first record that has all of them."""
     only_label: tuple[int | str, str] | None = None
-    """A column that looks like labels and has the same one in every row."""
+    """A column that looks like labels but has the same label in every row."""
 
 
 def refuse_tables(paths: Iterable[str | Path]) -> None:
@@ -69,7 +69,7 @@ def _ending(path: Path) -> str:
 
 
 def format_of(path: Path) -> Format:
-    """The format of a file, by the end of its name."""
+    """Return the format of a file, by the extension of its name."""
     table_format = TABLES.get(_ending(path))
     if table_format is None:
         refuse_office(path)
@@ -92,15 +92,15 @@ class _Sample(NamedTuple):
 
 
 def propose(path: Path, columns: tuple[int | str, ...] = (), task: Task | None = None) -> Proposal:
-    """Proposes columns and a task from the first rows of a table; what the caller names is taken as
-    it is."""
+    """Propose columns and a task from the first rows of a table. Columns that the caller names are
+    kept."""
     sample = _read_sample(path, columns)
     columns, values = _columns_of(path, sample, columns)
     return _as_task(path, sample, columns, values, task)
 
 
 def _read_sample(path: Path, columns: tuple[int | str, ...]) -> _Sample:
-    """Raises for a file that is no table, or an empty one."""
+    """Read the first rows. Raises for a file that is no table, or is empty."""
     kind = format_of(path)
     if path.exists() and not (path.is_file() or path.is_dir()):
         raise DataError(f"{path} is a pipe or a device, but must be read twice; save it as a file")
@@ -129,8 +129,8 @@ def _read_sample(path: Path, columns: tuple[int | str, ...]) -> _Sample:
 def _columns_of(
     path: Path, sample: _Sample, columns: tuple[int | str, ...]
 ) -> tuple[tuple[int | str, ...], dict[str | int, list[str]]]:
-    """The columns that the caller has named, as the table calls them, and the texts of every column
-    that has some; raises for a column that is not there."""
+    """Return the columns that the caller has named, under the table's own names, and the texts of
+    every column that has some. Raises for a column that does not exist."""
     _, kind, rows = sample
     names = list(dict.fromkeys(name for row in rows for name in row))
     _refuse_chats(path, names)
@@ -153,7 +153,8 @@ def _as_task(
     values: dict[str | int, list[str]],
     task: Task | None,
 ) -> Proposal:
-    """The table as pairs, labelled texts or text alone; raises if its labels cannot be learnt."""
+    """Return the table as pairs, labelled texts or text alone. Raises if its labels cannot be
+    learnt."""
     file, kind, rows = sample
     chosen = columns or _choose(path, values, task)
     is_label = len(chosen) == 2 and _is_label(values.get(chosen[1], []))
@@ -189,7 +190,8 @@ def _as_task(
 
 
 def _refuse_chats(path: Path, names: list[str | int]) -> None:
-    """ChatGPT's export has a tree of messages for each conversation, under names of its own."""
+    """Raises for an export of ChatGPT, which has a tree of messages for each conversation, under
+    names of its own."""
     if "title" in names and any(str(name).startswith("mapping.") for name in names):
         made = rewriting(
             path, "jq -r '.[].mapping[].message.content.parts[]? | strings'", "chats", ".txt"
@@ -201,8 +203,8 @@ def _refuse_chats(path: Path, names: list[str | int]) -> None:
 
 
 def _named(column: int | str, names: list[str | int], kind: Format) -> int | str:
-    """The name of a column that was given by its number, unless that is its name; a language as
-    units have it."""
+    """Return the name of a column. A column may be given by its number, unless a column has this
+    number as its name; a language is written as in the units."""
     if isinstance(column, int):
         if column in names or str(column) in names:
             return column if column in names else str(column)
@@ -212,7 +214,7 @@ def _named(column: int | str, names: list[str | int], kind: Format) -> int | str
 
 
 def _nothing_in(path: Path, kind: Format) -> DataError:
-    """Lines of JSON may be there, but none that is a value."""
+    """Raises if the file has lines of JSON but no object."""
     with ExitStack() as stack:
         head = open_bytes(path, stack).data.read(HEAD).strip()
     if kind == "jsonl" and head:
@@ -224,8 +226,8 @@ def _nothing_in(path: Path, kind: Format) -> DataError:
 
 
 def _with_regions_joined(rows: list[Row]) -> list[Row]:
-    """Units by language alone, where its regions never stand side by side: en-us in one unit and
-    en-gb in another are the same column, zh-cn and zh-tw in the same unit are two."""
+    """Return units by language alone, if regions never occur side by side: en-us in one unit and
+    en-gb in another are the same column; zh-cn and zh-tw in the same unit are two."""
     counts = [Counter(map(_language, row)) for row in rows]
     apart = {language for languages in counts for language, n in languages.items() if n > 1}
     return [
@@ -239,7 +241,7 @@ def _is_one_of(name: int | str, columns: tuple[int | str, ...], kind: Format) ->
 
 
 def _language(name: str | int) -> str:
-    """The language of a code that may name a region too: en of en-us."""
+    """Return the language of a code that may name a region too: en for en-us."""
     return str(name).split("-")[0]
 
 
@@ -251,8 +253,8 @@ def _text_in(row: Row, name: str | int, kind: Format) -> str:
 def _choose(
     path: Path, values: dict[str | int, list[str]], task: Task | None
 ) -> tuple[int | str, ...]:
-    """Texts are long and differ; labels are short and few. Of more than two texts, it is impossible
-    to tell."""
+    """Choose columns: texts are long and differ; labels are short and few. If there are more than
+    two texts, the choice is impossible."""
     labels = [name for name, texts in values.items() if _is_label(texts)]
     labels.sort(key=lambda name: len(set(values[name])) == 1)  # a table may be sorted by its labels
     texts = [
@@ -282,8 +284,9 @@ def _is_label(texts: list[str]) -> bool:
 
 
 def _is_text(texts: list[str]) -> bool:
-    """Not numbers, names of files, addresses or the like: most have letters and a blank, or are in
-    a script without blanks. What is not UTF-8 is text too: prepare names its encoding."""
+    """Tell whether a column contains text, and not numbers, names of files, addresses and the like.
+    Most texts have letters and a blank, or are in a script without blanks. Bytes that are not UTF-8
+    count as text too: prepare names their encoding."""
     prose = sum(
         any(letter.isalpha() or letter == "\ufffd" for letter in text)
         and (" " in text.strip() or not text.isascii())
@@ -293,7 +296,7 @@ def _is_text(texts: list[str]) -> bool:
 
 
 def _labels(file: OpenedFile, kind: Format, columns: Columns) -> tuple[str, ...]:
-    """All that stand in the last column of the whole file, the most frequent first."""
+    """Return all values in the last column of the whole file, the most frequent first."""
     column = columns[-1]
     with ExitStack() as stack:
         counts = Counter(

@@ -1,5 +1,5 @@
-"""The public corpora that the recipes use: where they are, under which terms, and how the
-downloaded file becomes the one that a recipe names. Some are generated instead, and for some there
+"""The public corpora that the recipes use: where they are, under which terms, and how a downloaded
+file becomes the file that a recipe names. Some corpora are generated instead, and for some there
 are only instructions."""
 
 import gzip
@@ -22,7 +22,7 @@ FileProgress = Callable[[str, int, int], None]
 
 @dataclass(frozen=True, kw_only=True)
 class Download:
-    """One file at its source, and the files that it becomes."""
+    """One file at its source, and the files that are made from it."""
 
     url: str
     size: int
@@ -41,15 +41,15 @@ class PublicCorpus:
     folder: str
     downloads: list[Download] = field(default_factory=list)
     generate: str | None = None
-    """The function in generated.py that makes the files, where nothing is downloaded."""
+    """The function in generated.py that makes the files, if nothing is downloaded."""
     made: dict[str, str] = field(default_factory=dict)
-    """The names of those files, and the sha256 of each; unpacked, if they are made by hand."""
+    """The names of those files with the sha256 of each; unpacked, if they are made by hand."""
     by_hand: str | None = None
-    """Instructions, where the files are neither downloaded nor generated."""
+    """Instructions for making the files, if they are neither downloaded nor generated."""
 
 
 def get_corpus(corpus: PublicCorpus, root: Path, report: FileProgress) -> Path:
-    """Puts the files of a corpus below `root`, each checked; existing files are kept."""
+    """Put the files of a corpus below `root` and check each of them. Existing files are kept."""
     folder = root / corpus.folder
     if corpus.by_hand is not None:
         for file, sha256 in corpus.made.items():
@@ -101,7 +101,7 @@ def _check_made(file: str, content: bytes, sha256: str) -> None:
 
 
 def public_corpora() -> dict[str, PublicCorpus]:
-    """The public corpora by name, from the table beside this file."""
+    """Return the public corpora by name, from the table beside this file."""
     table = tomllib.loads(Path(__file__).with_name("public.toml").read_text(encoding="utf-8"))
     return {
         name: PublicCorpus(
@@ -113,7 +113,7 @@ def public_corpora() -> dict[str, PublicCorpus]:
 
 
 def public_corpus(name: str) -> PublicCorpus:
-    """The corpus of this name; raises with the nearest name if there is none."""
+    """Return the corpus of this name. Raises with the nearest name if there is none."""
     corpora = public_corpora()
     if name not in corpora:
         raise DataError(f"there is no corpus {name!r}; {nearest(name, corpora)}")
@@ -130,7 +130,7 @@ def _unpacked_sha256(path: Path) -> str | None:
 
 
 def split_tatoeba(content: bytes) -> list[bytes]:
-    """Train, dev and test that share no sentence in either language.
+    """Return train, dev and test splits that share no sentence in either language.
 
     Pairs that share an English or a Chinese sentence (case and punctuation apart) form a group, and
     a group stays together. Groups come in the order of the sha1 of their first English sentence;
@@ -156,7 +156,7 @@ def split_tatoeba(content: bytes) -> list[bytes]:
 
 
 def _groups(pairs: list[tuple[str, str]]) -> list[list[tuple[str, str]]]:
-    """Pairs that are linked by a common sentence, directly or through others."""
+    """Yield groups of pairs that are linked by a common sentence, directly or through others."""
     parent: dict[str, str] = {}
 
     def root(node: str) -> str:
@@ -182,4 +182,5 @@ MAKERS: dict[str, Callable[[bytes], list[bytes]]] = {
     "unix-lines": lambda content: [content.replace(b"\r\n", b"\n")],
     "split-tatoeba": split_tatoeba,
 }
-"""How a download is converted: the contents of the files that its table names, in that order."""
+"""The functions that convert a download. Each returns the contents of the files that its table
+names, in that order."""

@@ -1,4 +1,4 @@
-"""Recognises a file that is not the UTF-8 text that was expected, and says what to do."""
+"""Recognises a file that is not UTF-8 text, as expected, and says what to do."""
 
 import codecs
 import re
@@ -59,15 +59,15 @@ OF_EUROPE = (
 
 
 def check_text(file: OpenedFile) -> None:
-    """Raises if the head of a file shows that it is something else than lines of UTF-8. What was
-    read stays unread."""
+    """Raises if the beginning of a file shows that the file is not lines of UTF-8. What was read
+    stays unread."""
     with naming(file.path):
         head = file.data.peek(HEAD)[:HEAD]  # pyright: ignore[reportAttributeAccessIssue]
     check_head(file.path, head)
 
 
 def check_head(path: Path, head: bytes) -> None:
-    """Raises if a file that begins with these bytes is something else than lines of UTF-8."""
+    """Raises if a file that begins with these bytes is not lines of UTF-8."""
     if head.startswith(OFFICE):
         refuse_office(path)
     for magic, what, remedy in PACKED:
@@ -101,9 +101,10 @@ def check_head(path: Path, head: bytes) -> None:
 
 
 def _utf_16(head: bytes) -> str | None:
-    """Which UTF-16 without a mark this is. Western text is half zeros there; Chinese has few, and
-    some of them in the other half of a character (U+4E00), but blanks, stops and line ends. Text
-    that holds a zero by mistake has not."""
+    """Return which UTF-16 this is, if it has no byte order mark. Half of the bytes of Western text
+    are zeros. Chinese text has few zeros, some of them in the other half of a character (U+4E00),
+    but it has blanks, stops and line ends. Text that contains a zero by mistake has none of
+    these."""
     many = head.count(0) > len(head) // 8
     if 0 not in head or (not many and _is_utf_8(head)):
         return None
@@ -116,7 +117,7 @@ def _utf_16(head: bytes) -> str | None:
 
 
 def _is_utf_8(head: bytes) -> bool:
-    """The last character may be cut."""
+    """Tell whether the bytes are UTF-8. The last character may be cut off."""
     try:
         codecs.getincrementaldecoder("utf-8")().decode(head)
     except UnicodeDecodeError:
@@ -135,14 +136,15 @@ def _encoded(path: Path, encoding: str) -> DataError:
 
 
 def conversion(path: Path, encoding: str) -> str:
-    """The command that writes a file anew as UTF-8."""
+    """Return the command that converts a file to UTF-8."""
     if encoding == ONE_BYTE:
         return f"{rewriting(path, 'iconv -f ENCODING -t UTF-8', 'utf8')}, {OF_EUROPE}"
     return rewriting(path, f"iconv -f {encoding} -t UTF-8", "utf8")
 
 
 def rewriting(path: Path, program: str, mark: str, ending: str | None = None) -> str:
-    """The command that writes a file anew by a program, beside it; users paste it."""
+    """Return the command that writes a new version of a file with a program, beside the file. Users
+    paste it."""
     unpack = {".gz": "gzip -dc", ".zst": "zstd -dc"}.get(path.suffix)
     plain = path.with_suffix("") if unpack else path
     source, made = (
@@ -154,7 +156,7 @@ def rewriting(path: Path, program: str, mark: str, ending: str | None = None) ->
 
 
 def guess_encoding(raw: bytes) -> str | None:
-    """What a text that is not UTF-8 probably is: an encoding of East Asia if that gives frequent
+    """Guess the encoding of a text that is not UTF-8: an encoding of East Asia if it gives frequent
     characters, or one of Europe if letters beyond ASCII stand alone. None: impossible to tell, or
     UTF-8 that is damaged in some places."""
     letters = _beyond_ascii(raw, "utf-8")
@@ -167,19 +169,21 @@ def guess_encoding(raw: bytes) -> str | None:
         return None
     shares = {encoding: _share_of_frequent(raw, *each) for encoding, each in EAST_ASIAN.items()}
     fitting = [name for name, share in shares.items() if share >= 0.5 and _fits(raw, name)]
-    # Japanese kana look like frequent characters of others.
+    # Japanese kana look like frequent characters of other encodings.
     fitting = ["EUC-JP"] if "EUC-JP" in fitting else fitting
     return max(fitting, key=lambda name: shares[name], default=None)
 
 
 def _is_all_big5(raw: bytes) -> bool:
-    """Half of the second bytes of Big5 are ASCII, so that others stand alone."""
+    """Tell whether a text is Big5. Half of its second bytes are ASCII, so letters beyond ASCII can
+    seem to stand alone."""
     letters = raw.decode("big5", "replace")
     return "\ufffd" not in letters and re.search("[A-Za-z]", letters) is None
 
 
 def _fits(raw: bytes, encoding: str) -> bool:
-    """Whether hardly any bytes are invalid: Russian and Thai of one byte each are, in places."""
+    """Tell whether hardly any bytes are invalid. Texts in one-byte encodings of Russian and Thai
+    are valid in places."""
     letters = _beyond_ascii(raw, WIDER[encoding])
     return letters.count("\ufffd") <= len(letters) // 50
 
@@ -187,7 +191,7 @@ def _fits(raw: bytes, encoding: str) -> bool:
 def _share_of_frequent(raw: bytes, codec: str, first: set[int], at_least: int) -> float:
     letters = _beyond_ascii(raw, codec)
     frequent = [letter for letter in letters if letter.encode(codec, "replace")[0] in first]
-    # Dashes and quotes are the same bytes for all.
+    # Dashes and quotes have the same bytes in all of them.
     can_tell = sum(map(str.isalpha, frequent)) >= at_least
     return len(frequent) / len(letters) if can_tell else 0.0
 

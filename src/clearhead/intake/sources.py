@@ -1,4 +1,4 @@
-"""Finding the input files of a recipe, and reading them as one stream of documents."""
+"""Finds the input files of a recipe, and reads them as one stream of documents."""
 
 import os
 from collections.abc import Container, Iterator, Mapping, Sequence
@@ -30,15 +30,15 @@ SUFFIXES = {
 
 
 class Cursor(NamedTuple):
-    """How far reading has progressed: which input, and how many of its documents."""
+    """The progress of reading: which input, and how many of its documents."""
 
     input: int = 0
     documents: int = 0
 
 
 def data_root(config: DataConfig) -> Path:
-    """The folder from which the paths of a recipe start: CLEARHEAD_DATA, unless all of them are
-    absolute. A tokenizer and a glossary may also stand in the current folder."""
+    """Return the folder from which the paths of a recipe start: CLEARHEAD_DATA, unless all paths
+    are absolute. A tokenizer and a glossary may also be in the current folder."""
     paths = [*config.train, *config.valid, *config.test]
     if not all(user_path(path).is_absolute() for path in paths):
         return data_folder()
@@ -49,8 +49,8 @@ def data_root(config: DataConfig) -> Path:
 
 
 def located(config: DataConfig, root: Path | None = None) -> DataConfig:
-    """The settings with every path from `root`, or else from `data_root`, on: what finds and reads
-    files takes these. What is written down keeps the recipe's own."""
+    """Return the settings with all paths below `root`, or else below `data_root`. Code that finds
+    and reads files takes these; code that records settings keeps the recipe's own."""
     start = data_root(config) if root is None else root
     paths: dict[str, Any] = {
         split: tuple(str(start / user_path(path)) for path in getattr(config, split))
@@ -64,7 +64,7 @@ def located(config: DataConfig, root: Path | None = None) -> DataConfig:
 
 
 def find_inputs(config: DataConfig, split: str) -> list[Input]:
-    """The files of a split, in an order that does not depend on the file system."""
+    """Find the files of a split, in an order that does not depend on the file system."""
     patterns = config.paths(split)
     if config.format == "parallel":
         sides = [_expand(pattern, split, "text") for pattern in patterns]
@@ -106,7 +106,8 @@ def _expand(pattern: str, split: str, kind: str) -> list[Path]:
 
 
 def _files_below(folder: Path) -> Iterator[Path]:
-    """But what is hidden, and what clearhead itself wrote there: runs and prepared data."""
+    """Yield the files below a folder, except hidden files, and runs and prepared data of
+    clearhead."""
     for folder_path, folders, files in os.walk(folder):
         below = Path(folder_path)
         prepared = "manifest.json" in files and any(n.startswith("tokenizer") for n in files)
@@ -135,8 +136,8 @@ def _remedy(path: Path) -> str:
 
 
 class Reader:
-    """Documents of a split. After each one, `cursor`, `sieve.counts` and `consumed` say how far
-    reading has progressed; the first two are enough to resume in a new process."""
+    """Reads the documents of a split. After each document, `cursor`, `sieve.counts` and `consumed`
+    say how far reading has progressed; the first two are enough to resume in a new process."""
 
     def __init__(
         self,
@@ -147,8 +148,8 @@ class Reader:
         whole: Sequence[Input] | None = None,
         removed: Mapping[Place, str] | None = None,
     ) -> None:
-        """`whole`: all inputs that what is held out is drawn from, if these are only some of them.
-        `removed`: documents that are left out, with the kind of their defect."""
+        """`whole` are all inputs from which splits are held out, if these inputs are only some of
+        them. `removed` are documents to leave out, with the kinds of their defects."""
         self.inputs, self.config, self.split = inputs, config, split
         self.whole = inputs if whole is None else whole
         self.removed = removed or {}
@@ -159,11 +160,11 @@ class Reader:
 
     @property
     def consumed(self) -> int:
-        """Bytes taken from disk so far, packed as they are there."""
+        """The number of bytes taken from the disk so far, packed as they are there."""
         return self._finished + sum(opened.position() for opened in self._open)
 
     def documents(self, start: Cursor, counts: dict[str, int]) -> Iterator[Document]:
-        """The documents from a cursor on, with the counts that belong to it."""
+        """Yield the documents from a cursor on, with the counts that belong to it."""
         self.cursor = start
         self.sieve.counts.update(counts)
         self._finished = sum(input_files.size for input_files in self.inputs[: start.input])
@@ -176,7 +177,7 @@ class Reader:
                 for read, document in enumerate(documents, 1):
                     if read < skip:
                         continue
-                    if read == skip:  # what was rejected on the way here is in `counts` already
+                    if read == skip:  # `counts` already includes what was rejected up to here
                         self.sieve.counts.clear()
                         self.sieve.counts.update(counts)
                         continue
@@ -190,8 +191,8 @@ class Reader:
             self._finished += input_files.size
 
     def _lines(self, input_files: Input) -> Container[int] | None:
-        """The lines or rows that belong to the split, by their numbers; None: all. Where a file is
-        shared out, they have to be counted or compared first."""
+        """Return the numbers of the lines or rows that belong to the split; None: all. If a file is
+        divided among splits, its lines have to be counted or compared first."""
         config = self.config
         if config.document == "file" or not config.held_out_splits:
             return None

@@ -1,4 +1,4 @@
-"""Counts text in one pass, and stores a sample of it."""
+"""Counts text in one pass, and writes a sample of it."""
 
 import json
 from contextlib import ExitStack
@@ -22,7 +22,7 @@ LONGEST_HEAD = 100_000
 
 @dataclass(frozen=True, kw_only=True)
 class Survey:
-    """The amount of text, and a sample of it."""
+    """The amount of text, and a sample of the text."""
 
     documents: int
     """Pairs or texts, blank ones left out."""
@@ -33,21 +33,21 @@ class Survey:
     longest_text: str
     """The text of that side, or its beginning."""
     sample: DataConfig
-    """The settings for the sample, which is all of the text if there is little."""
+    """The settings for the sample, which is the whole text if there is little."""
     sample_bytes: int
     skipped: dict[str, int]
     """Invalid input, by kind."""
 
     @property
     def left_out(self) -> str:
-        """What was skipped, as a sentence; empty if nothing was."""
+        """Describe what was skipped in a sentence; empty if nothing was."""
         counts = ", ".join(f"{count:,} {kind}" for kind, count in self.skipped.items())
         return f" Skipped: {counts}." if counts else ""
 
 
 def check_files(config: DataConfig) -> None:
-    """The training files, whose paths are absolute, are there, hold something, and are in step if
-    they are pairs. A folder stands for its files, as in any recipe."""
+    """Check that the training files, whose paths are absolute, exist and are not empty, and that
+    pairs are in step. A folder stands for its files, as in any recipe."""
     for path in map(Path, config.train):
         if not (path.is_file() or path.is_dir()):
             raise no_such_file(path)
@@ -73,7 +73,7 @@ def check_files(config: DataConfig) -> None:
 
 
 def _departure(source: Path, target: Path, counts: list[int]) -> str:
-    """Where to look, and what to do there."""
+    """Say where two files get out of step, and what to do there."""
     remedy = "add or remove the lines without a partner, or give the pairs as a table"
     if max(counts) > MOST_LINES:
         return remedy
@@ -94,7 +94,7 @@ def _same_bytes(first: Path, second: Path) -> bool:
 
 
 def survey(config: DataConfig, folder: Path, sample_bytes: int = 1_000_000) -> Survey:
-    """Reads the training files, whose paths are absolute, and writes a sample into `folder`."""
+    """Read the training files, whose paths are absolute, and write a sample into `folder`."""
     whole = replace(config, held_out=0.0, held_out_test=0.0)
     file = folder / "sample"
     documents = n_bytes = longest = sampled = 0

@@ -1,4 +1,4 @@
-"""The rows of a table, by the names of its columns or their numbers."""
+"""Reads the rows of a table, by the names of its columns or by their numbers."""
 
 import csv
 import json
@@ -40,13 +40,13 @@ Row = dict[str | int, str]
 
 
 def rows_of(file: OpenedFile, kind: Format, columns: Columns) -> Iterator[Row]:
-    """The rows of a file of this format. A column that is named makes the first line a header."""
+    """Yield the rows of a file in this format. If a column is named, the first line is a header."""
     return _READERS[kind](file, columns)
 
 
 def _cells(rows: Iterator[list[str]], columns: Columns) -> Iterator[Row]:
-    """The cells of each row by the names of the first row, if it looks like a header; otherwise by
-    number, from 1."""
+    """Yield the cells of each row by the names in the first row, if it looks like a header;
+    otherwise by number, from 1."""
     first = next(rows, None)
     if first is None:
         return
@@ -56,21 +56,21 @@ def _cells(rows: Iterator[list[str]], columns: Columns) -> Iterator[Row]:
     names: list[str | int] = [cell.strip() for cell in first] if header else [*numbers]
     some_fit = any(len(row) == len(first) for row in below)
     for row in chain(below if header else [first, *below], rows):
-        if len(row) == len(first) or not some_fit:  # others are malformed
+        if len(row) == len(first) or not some_fit:  # other rows are malformed
             yield dict(zip(names, row))
 
 
 def _is_header(first: list[str], below: list[list[str]], columns: Columns) -> bool:
     if any(isinstance(column, str) and column in first for column in columns):
         return True
-    names = [cell for cell in first if cell]  # the column of row numbers may have none
+    names = [cell for cell in first if cell]  # the column of row numbers may have no name
     columns_of = islice(zip_longest(first, *below), len(first))
     used = [any(cells) for cells in columns_of]  # spreadsheets add empty columns
     if len(names) < max(1, sum(used) - 1) or len(set(names)) < len(names) or not below:
         return False
     if all(map(_NAMES.fullmatch, names)):
         return True
-    # Sentences can look like names, but a header is shorter than what stands below it.
+    # Sentences can look like names, but a header is shorter than the cells below it.
     shorter = sum(map(len, first)) < mean(sum(map(len, row)) for row in below)
     return shorter and all(map(_HEADER.fullmatch, names))
 
@@ -90,9 +90,9 @@ def _tsv(file: OpenedFile, columns: Columns) -> Iterator[Row]:
 
 
 def has_quoted_cells(path: Path) -> bool:
-    """Whether a file with tabs was written as spreadsheets do it, with quotes around cells that
-    hold quotes, tabs or line ends: every row has as many cells then, and either not without the
-    quotes, or some have their own quotes doubled."""
+    """Tell whether a file with tabs was written as spreadsheets do it, with quotes around cells
+    that contain quotes, tabs or line ends. Then every row has the same number of cells, which is
+    not so without the quotes, or some cells have their own quotes doubled."""
     with ExitStack() as stack:
         lines = list(islice(_lines(open_bytes(path, stack)), N_ROWS))
     reader = csv.reader(lines, delimiter="\t", strict=True)
@@ -100,7 +100,8 @@ def has_quoted_cells(path: Path) -> bool:
     try:
         rows.extend(reader)
     except csv.Error:
-        if reader.line_num < len(lines):  # not at the end of what was read: they are just text
+        # an error before the end of what was read: the quotes are just text
+        if reader.line_num < len(lines):
             return False
         rows.append([])
     split = [line.rstrip("\r\n").split("\t") for line in lines if line.strip()]
@@ -134,7 +135,7 @@ def _jsonl(file: OpenedFile, _: Columns) -> Iterator[Row]:
         try:
             yield from _row_of(json.loads(line))
         except (ValueError, RecursionError):
-            continue  # prepare names it
+            continue  # prepare names the encoding
 
 
 def _json(file: OpenedFile, _: Columns) -> Iterator[Row]:
@@ -156,8 +157,8 @@ def _row_of(value: Any) -> Iterator[Row]:
 
 
 def _refuse_one_object(path: Path, value: dict[str, Any]) -> None:
-    """The records may stand inside one object: by their names, by columns as pandas writes them, or
-    in a list, beside a version and the like."""
+    """Raises if all records are inside one object: by their names, by columns as pandas writes
+    them, or in a list beside a version and the like."""
     inner = list(value.values())
     if len(inner) > 1 and all(isinstance(record, dict) and record for record in inner):
         if all(name.isdecimal() for record in inner for name in record):

@@ -1,5 +1,5 @@
-"""Tables as generators of records: TSV, CSV, JSON, Parquet, TMX. A record is its fields in
-the order of the columns, and its number from 1."""
+"""Reads tables: TSV, CSV, JSON, Parquet and TMX. Each reader is a generator of records. A record
+has its fields in the order of the columns, and its number, from 1."""
 
 import csv
 import io
@@ -29,7 +29,7 @@ TMX_LANGUAGE = "{http://www.w3.org/XML/1998/namespace}lang"
 
 
 class Raw(NamedTuple):
-    """The fields of a record as they were read, and where each of them stands."""
+    """The fields of a record as they were read, with their places."""
 
     fields: list[bytes | str]
     place: Place
@@ -38,7 +38,7 @@ class Raw(NamedTuple):
 
 
 class TabSeparated:
-    """Every line has as many columns as the first. Columns that are named are found in the first
+    """Lines with as many columns as the first line. Columns that are named are found in the first
     line, which is then a header."""
 
     def __init__(self, columns: Columns) -> None:
@@ -68,7 +68,7 @@ def has_header(columns: Columns) -> bool:
 
 
 def column_indices(columns: Columns, names: Sequence[str]) -> list[int]:
-    """The index of each column in the first line."""
+    """Return the index of each column in the first line."""
     indices: list[int] = []
     for column in columns:
         if isinstance(column, str) and column not in names:
@@ -81,8 +81,8 @@ def column_indices(columns: Columns, names: Sequence[str]) -> list[int]:
 
 
 def read_csv(file: OpenedFile, sieve: Sieve) -> Iterator[Raw]:
-    """Quoted fields may hold commas and line ends. Rows are numbered, a header is not counted; a
-    row that is rejected has no fields."""
+    """Read CSV. Quoted fields may contain commas and line ends. Rows are numbered without the
+    header; a row that is rejected has no fields."""
     columns, indices, expected, row = sieve.config.columns, list[int](), 0, 0
     for line, cells in _csv_rows(file, sieve.config.max_bytes):
         place = Place(file.path, row + 1, line)
@@ -99,7 +99,7 @@ def read_csv(file: OpenedFile, sieve: Sieve) -> Iterator[Raw]:
                 if has_header(columns):
                     continue
             if len(cells) == expected:
-                # What is not UTF-8 becomes bytes again, and is reported as such.
+                # Bytes that are not UTF-8 become bytes again, and are reported as such.
                 fields = [cells[k].encode("utf-8", "surrogateescape") for k in indices]
             else:
                 what = f"the line has {len(cells)} column(s), but {expected} are expected"
@@ -109,7 +109,8 @@ def read_csv(file: OpenedFile, sieve: Sieve) -> Iterator[Raw]:
 
 
 def _csv_rows(file: OpenedFile, max_cell: int) -> Iterator[tuple[int, list[str] | str]]:
-    """The line that each row begins in, and its cells, or what is wrong with the row."""
+    """Yield the line in which each row begins, and the row's cells, or what is wrong with the
+    row."""
     separator, record = separator_of(file), OneRecord(file)
     text = text_of(record, "utf-8-sig", "surrogateescape")
     rows = csv.reader(text, delimiter=separator, strict=True)
@@ -124,7 +125,7 @@ def _csv_rows(file: OpenedFile, max_cell: int) -> Iterator[tuple[int, list[str] 
             except StopIteration:
                 return
             except csv.Error as error:
-                if rows.line_num > line:  # skipped as one row, it would take good rows along
+                if rows.line_num > line:  # skipped as one row, it would take valid rows along
                     raise DataError(
                         f"{file.path}, line {line}: the row that begins here, up to line "
                         f"{rows.line_num}, is not CSV ({error}); look for a quote that is not "
@@ -135,7 +136,7 @@ def _csv_rows(file: OpenedFile, max_cell: int) -> Iterator[tuple[int, list[str] 
 
 @contextmanager
 def cells_up_to(characters: int) -> Iterator[None]:
-    """The longest cell that csv reads inside the block; by itself it stops at 128 kB."""
+    """Let csv read cells of this length inside the block; its own limit is 128 kB."""
     before = csv.field_size_limit(characters)
     try:
         yield
@@ -144,9 +145,9 @@ def cells_up_to(characters: int) -> Iterator[None]:
 
 
 def separator_of(file: OpenedFile) -> str:
-    """What separates the columns of a CSV file: commas, or, as spreadsheets write it in countries
-    with a decimal comma, semicolons; or tabs, or bars. The one that gives most rows of the head of
-    the file the same number of columns. Nothing is taken from the file."""
+    """Return the separator of a CSV file's columns: commas, or semicolons, which spreadsheets write
+    in countries with a decimal comma, or tabs, or bars. It is the one that gives most rows at the
+    beginning of the file the same number of columns. Nothing is consumed from the file."""
     with naming(file.path):
         head = file.data.peek(HEAD)[:HEAD]  # pyright: ignore[reportAttributeAccessIssue]
     text = head.decode("utf-8-sig", "replace")
@@ -157,9 +158,9 @@ def separator_of(file: OpenedFile) -> str:
         reader = csv.reader(io.StringIO(text, newline=""), delimiter=separator)
         try:
             rows = [row for row in reader if row]
-        except csv.Error:  # a field beyond the limit, say
+        except csv.Error:  # such as a field beyond the limit
             continue
-        widths = Counter(map(len, rows[:-1] or rows))  # the last may be cut
+        widths = Counter(map(len, rows[:-1] or rows))  # the last row may be cut off
         width, n = widths.most_common(1)[0] if widths else (1, 0)
         share = n / max(1, widths.total())
         if width > 1 and share > most:
@@ -168,7 +169,7 @@ def separator_of(file: OpenedFile) -> str:
 
 
 def json_fields(config: DataConfig) -> Callable[[bytes], list[bytes | str]]:
-    """A function that takes the wanted fields out of a line of JSON."""
+    """Return a function that takes the wanted fields out of a line of JSON."""
 
     def fields_of(line: bytes) -> list[bytes | str]:
         text = line.decode("utf-8")
@@ -186,7 +187,7 @@ def json_fields(config: DataConfig) -> Callable[[bytes], list[bytes | str]]:
 
 
 def wanted_fields(record: Any, config: DataConfig) -> list[bytes | str]:
-    """The text of each column; a label may be a number."""
+    """Return the text of each column. A label may be a number."""
     labels = (len(config.columns) - 1,) if config.task == "classification" else ()
     record = by_name(record)
     return [
@@ -196,7 +197,8 @@ def wanted_fields(record: Any, config: DataConfig) -> list[bytes | str]:
 
 
 def by_name(record: Any) -> Any:
-    """An object as it is; the values of a list by their numbers, from 1, and a text alone as 1."""
+    """Return an object unchanged, the values of a list by their numbers from 1, and a single text
+    as number 1."""
     values = [record] if isinstance(record, str) else record
     if not isinstance(values, list):
         return record
@@ -204,15 +206,15 @@ def by_name(record: Any) -> Any:
 
 
 def label_text(value: Any) -> str | None:
-    """A label as text: 1 is "1", true is "true"; None if it cannot be one."""
+    """Return a label as text: 1 is "1", true is "true"; None if the value cannot be a label."""
     if isinstance(value, str):
         return value
     return json.dumps(value) if isinstance(value, bool | int | float) else None
 
 
 def field_of(record: Any, column: str, *, is_label: bool = False) -> str:
-    """A column's text. `translation.en` is the field "en" of the object "translation", unless there
-    is a field of that very name."""
+    """Return a column's text. `translation.en` is the field "en" of the object "translation",
+    unless there is a field of exactly that name."""
     if not isinstance(record, dict):
         raise ValueError(f"a JSON object is expected, but this is a {type(record).__name__}")
     if column not in record and "." in column:
@@ -232,7 +234,7 @@ def field_of(record: Any, column: str, *, is_label: bool = False) -> str:
 
 
 def read_json_values(file: OpenedFile, sieve: Sieve) -> Iterator[Raw]:
-    """The objects of a JSON file, whatever its lines."""
+    """Read the objects of a JSON file, however its lines are broken."""
     for number, value in enumerate(read_values(file), 1):
         place = Place(file.path, number, unit="record")
         try:
@@ -243,8 +245,8 @@ def read_json_values(file: OpenedFile, sieve: Sieve) -> Iterator[Raw]:
 
 
 def _as_read(field: bytes | str) -> bytes | str:
-    """What is not UTF-8 becomes bytes again, and is reported as such; half a surrogate pair that
-    JSON spells out stays what it is."""
+    """Turn what is not UTF-8 into bytes again, to report it as such. Half a surrogate pair that
+    JSON spells out stays as it is."""
     try:
         return field.encode("utf-8", "surrogateescape") if isinstance(field, str) else field
     except UnicodeEncodeError:
@@ -252,7 +254,7 @@ def _as_read(field: bytes | str) -> bytes | str:
 
 
 def read_parquet(file: OpenedFile, sieve: Sieve) -> Iterator[Raw]:
-    """The rows of a Parquet file, a batch at a time."""
+    """Read the rows of a Parquet file, one batch at a time."""
     names = [str(column) for column in sieve.config.columns]
     row = 0
     for batch in open_parquet(file).batches(names):
@@ -269,8 +271,9 @@ def read_parquet(file: OpenedFile, sieve: Sieve) -> Iterator[Raw]:
 
 
 class _Markup(OneRecord):
-    """The bytes of an XML file for a parser that reads an unfinished tag (or comment) again from
-    its start with each piece, as expat did before 2.6: without a limit, in quadratic time."""
+    """The bytes of an XML file for a parser that reads an unfinished tag (or comment) from its
+    start again with each piece, as expat did before 2.6. Without a limit, this would take quadratic
+    time."""
 
     def __init__(self, file: OpenedFile, parser: Any) -> None:
         super().__init__(file)
@@ -278,7 +281,7 @@ class _Markup(OneRecord):
         self.given = 0
 
     def readinto(self, buffer: memoryview) -> int:
-        """The next bytes, unless a tag has too many already."""
+        """Read the next bytes, unless a tag already has too many."""
         if self.given - self.parser.CurrentByteIndex > MAX_TAG:
             raise DataError(
                 f"{self.file.path} has a tag or a comment of more than {MAX_TAG:,} bytes; is it "
@@ -290,8 +293,8 @@ class _Markup(OneRecord):
 
 
 def read_units(file: OpenedFile) -> Iterator[dict[str, str]]:
-    """The units of a translation memory (TMX), one at a time: text by language, in lower case. No
-    entity is resolved and nothing is fetched: the file may come from anybody."""
+    """Read the units of a translation memory (TMX), one at a time: the texts by language, in lower
+    case. No entity is resolved and nothing is fetched, because the file may come from anybody."""
     tree = need("defusedxml.ElementTree", file.path)
     common = need("defusedxml.common", file.path)
     try:
@@ -306,7 +309,7 @@ def read_units(file: OpenedFile) -> Iterator[dict[str, str]]:
                 )
                 record.begin()
                 if body is not None:
-                    body.clear()  # what has been read would fill the memory
+                    body.clear()  # otherwise, what has been read would fill the memory
     except DataError:
         raise
     except (
@@ -329,7 +332,7 @@ def _variant(element: Any) -> tuple[str, str]:
 
 
 def _words(element: Any) -> Iterator[str]:
-    """The text of a segment without the codes of the program that it was written in."""
+    """Return the text of a segment without the codes of the program in which it was written."""
     if _local(element.tag) not in TMX_CODES:
         yield element.text or ""
         for inner in element:
@@ -342,7 +345,7 @@ def _local(tag: str) -> str:
 
 
 def read_tmx(file: OpenedFile, sieve: Sieve) -> Iterator[Raw]:
-    """The translation units of a TMX file in the wanted languages."""
+    """Read the translation units of a TMX file in the wanted languages."""
     languages = [str(column).lower().replace("_", "-") for column in sieve.config.columns]
     for number, unit in zip(count(1), read_units(file)):
         place = Place(file.path, number, unit="unit")
@@ -356,7 +359,7 @@ def read_tmx(file: OpenedFile, sieve: Sieve) -> Iterator[Raw]:
 
 
 def in_language(unit: dict[str, str], language: str) -> str | None:
-    """`en` finds `en-US` too."""
+    """Return the text in a language. `en` also finds `en-US`."""
     if language in unit:
         return unit[language]
     return next((unit[name] for name in unit if name.split("-")[0] == language), None)

@@ -1,4 +1,4 @@
-"""Reads files as unpacked bytes: plain, gzip or zstd, as the ending of the name says."""
+"""Reads files as unpacked bytes: plain, gzip or zstd, as the extension says."""
 
 import gzip
 import io
@@ -15,40 +15,43 @@ from clearhead.errors import DataError
 COMPRESSIONS = ("", ".gz", ".zst")
 READ_SIZE = 1 << 18
 MAX_RECORD = 1 << 26
-"""Unpacked bytes of one record (a row, a unit, a line) where nothing smaller is the limit; a file
-that is read as a whole may always unpack to so many."""
+"""The highest number of unpacked bytes of one record (a row, a unit, a line), if no lower limit is
+set. A file that is read as a whole may always unpack to this many."""
 MAX_GROWTH = 100
-"""How many times its own size a file that is read as a whole may unpack to."""
+"""A file that is read as a whole may unpack to this many times its own size."""
 ZSTD_READ_SIZE = 1 << 10
-"""Four bytes of zstd can unpack to 128 KB: so many at a time keep what is unpacked below 32 MB."""
+"""Four bytes of zstd can unpack to 128 KB. Reading this many at a time keeps the unpacked bytes
+below 32 MB."""
 
 
 class Input(NamedTuple):
-    """Input that is read together: one file, or two in step; and the label of all that is in it."""
+    """Input that is read together: one file, or two files in step; with the label of all texts in
+    it."""
 
     paths: tuple[Path, ...]
     label: str | None = None
 
     @property
     def size(self) -> int:
-        """Bytes of the files on disk."""
+        """The size of the files on disk, in bytes."""
         return sum(path.stat().st_size for path in self.paths)
 
 
 class OpenedFile(NamedTuple):
-    """A file open for reading: its bytes unpacked, and the raw file that progress is read from."""
+    """A file that is open for reading: its unpacked bytes, and the raw file, which shows the
+    progress."""
 
     path: Path
     data: BinaryIO
     raw: BinaryIO
 
     def position(self) -> int:
-        """Bytes read from the packed file so far."""
+        """The number of bytes read from the packed file so far."""
         return 0 if self.raw.closed else self.raw.tell()
 
 
 def open_bytes(path: Path, stack: ExitStack) -> OpenedFile:
-    """Opens a file for reading its unpacked bytes."""
+    """Open a file for reading its unpacked bytes."""
     try:
         raw = stack.enter_context(path.open("rb"))
     except OSError as error:
@@ -68,13 +71,13 @@ def open_bytes(path: Path, stack: ExitStack) -> OpenedFile:
 
 @contextmanager
 def opened(input_files: Input) -> Iterator[list[OpenedFile]]:
-    """The files of an input, open for reading inside the block."""
+    """Open the files of an input for reading, inside the block."""
     with ExitStack() as stack:
         yield [open_bytes(path, stack) for path in input_files.paths]
 
 
 def read_all(file: OpenedFile) -> bytes:
-    """All bytes of a file, unpacked: in proportion to its size on disk."""
+    """Read all bytes of a file, unpacked, up to a limit in proportion to its size on disk."""
     with naming(file.path):
         if file.data is file.raw:
             return file.data.read()
@@ -90,8 +93,8 @@ def read_all(file: OpenedFile) -> bytes:
 
 
 class OneRecord(io.RawIOBase):
-    """The bytes of a file for a reader of whole records, which calls `begin` after each. A record
-    beyond the limit is an error, before it fills the memory."""
+    """Passes the bytes of a file to a reader of whole records, which calls `begin` after each
+    record. A record beyond the limit is an error before it fills the memory."""
 
     def __init__(self, file: OpenedFile, remedy: str = "is it damaged?") -> None:
         self.file = file
@@ -99,15 +102,15 @@ class OneRecord(io.RawIOBase):
         self.taken = 0
 
     def begin(self) -> None:
-        """The next record begins."""
+        """Begin the next record."""
         self.taken = 0
 
     def readable(self) -> bool:
-        """Always: io.RawIOBase asks."""
+        """Always true: io.RawIOBase asks."""
         return True
 
     def readinto(self, buffer: memoryview) -> int:  # pyright: ignore[reportIncompatibleMethodOverride]
-        """The next bytes of the record, counted against its limit."""
+        """Read the next bytes of the record, and count them against its limit."""
         with naming(self.file.path):
             piece = self.file.data.read(min(len(buffer), READ_SIZE))
         self.taken += len(piece)
@@ -120,13 +123,13 @@ class OneRecord(io.RawIOBase):
 
 
 def text_of(record: OneRecord, encoding: str, errors: str) -> io.TextIOWrapper:
-    """The file as text, with all line ends as they are."""
+    """Return the file as text, with all line ends unchanged."""
     return io.TextIOWrapper(io.BufferedReader(record), encoding, errors=errors, newline="")
 
 
 @contextmanager
 def naming(path: Path) -> Iterator[None]:
-    """Damage inside a packed file becomes an error that names the file."""
+    """Turn damage inside a packed file into an error that names the file."""
     try:
         yield
     except (EOFError, OSError, zlib.error) as error:
@@ -137,8 +140,8 @@ def naming(path: Path) -> Iterator[None]:
 
 
 class _Zstd(io.RawIOBase):
-    """Frames of zstd, one after the other. The library's own stream ends silently where a file is
-    cut off; this one raises EOFError, as gzip does."""
+    """Reads frames of zstd, one after the other. The library's own stream ends silently if a file
+    is cut off; this one raises EOFError, as gzip does."""
 
     def __init__(self, raw: BinaryIO, path: Path) -> None:
         self._module = need("zstandard", path)
@@ -185,7 +188,7 @@ class _Zstd(io.RawIOBase):
 
 
 def need(module: str, path: Path):
-    """An optional package, or an error that says how to get it."""
+    """Import an optional package. An error says how to get it."""
     from importlib import import_module
 
     try:
