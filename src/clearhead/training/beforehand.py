@@ -1,4 +1,5 @@
-"""Checks before hours of work: whether the model fits the data, and the checkpoints the disk."""
+"""Checks before hours of work that the model fits the data, and that the checkpoints fit on the
+disk."""
 
 import shutil
 from dataclasses import replace
@@ -20,7 +21,7 @@ FAMILIES = {
 
 
 def fit_model(recipe: Recipe, corpus: Corpus) -> ModelConfig:
-    """The recipe's model with the vocabulary of the data. Raises if they do not fit."""
+    """Return the recipe's model with the vocabulary of the data. Raises if they do not fit."""
     if recipe.model is None:
         raise ClearheadError(
             f"the recipe {recipe.name!r} has no [model]; write one, for example: "
@@ -40,8 +41,9 @@ def fit_model(recipe: Recipe, corpus: Corpus) -> ModelConfig:
     if joined and not shared:
         rule = "gives each side a table, but a decoder has one for both"
         raise ConfigError("data.vocabularies", "separate", rule, "try 'shared', and prepare again")
-    # A tokenizer without padding, such as GPT-2's, gives the end for it. A language model needs
-    # none, cut from one stream or kept inside its documents, and is to see every start and end.
+    # A tokenizer without a padding token, such as GPT-2's, returns the end token for it. A language
+    # model needs no padding if it is cut from one stream or kept inside its documents, and must see
+    # every start and end.
     unpadded = task == "language-model" and first.pad_id in (first.bos_id, first.eos_id)
     classifies = task == "classification" and corpus.label_as == "class"
     model = replace(
@@ -58,7 +60,8 @@ def fit_model(recipe: Recipe, corpus: Corpus) -> ModelConfig:
 def check_length(
     model: ModelConfig, batches: BatchConfig, corpus: Corpus, splits: tuple[str, ...], of: str = ""
 ) -> None:
-    """Raises if the model does not hold a sample of these splits; `of`: where they are from."""
+    """Raises if the model does not hold a sample of these splits; `of` says whose splits they
+    are."""
     task, longest = corpus.manifest.task, batches.length
     if task in ("pairs", "classification"):
         facts = [facts for split, facts in corpus.manifest.splits.items() if split in splits]
@@ -71,17 +74,19 @@ def check_length(
 
 
 def check_space(folder: Path, objective: nn.Module, config: TrainConfig) -> None:
-    """Checks before hours of work whether the checkpoints that will be kept fit on the disk. It
-    first removes what a killed process left unfinished."""
+    """Check before hours of work that the checkpoints to keep will fit on the disk. First remove
+    what a killed process left unfinished."""
     unfinished = (folder / CHECKPOINTS).glob(".step-*")
     for leftover in (*unfinished, *folder.glob("..model.new.unfinished-*")):
         shutil.rmtree(leftover, ignore_errors=True)
     numbers = sum(p.numel() * p.element_size() for p in objective.parameters())
     moments = {"adamw": 2, "muon": 1, "adafactor": 1}[config.optimizer]
     copies = 1 + moments + (config.ema is not None)
-    # Those that are kept, the best, and the next one, which is whole before an old one goes.
+    # These are the kept checkpoints, the best one, and the next one, which is complete before an
+    # old one is removed.
     needed = numbers * (copies * (config.keep + 2) + 2)
-    # A run that resumes has some of them; whatever goes, goes when the next one is whole.
+    # A run that resumes already has some of them. An old one is removed only when the next is
+    # complete.
     files = (file for name in (CHECKPOINTS, "model") for file in (folder / name).rglob("*"))
     there = sum(file.stat().st_size for file in files if file.is_file())
     needed = max(needed - there, numbers * copies)

@@ -1,4 +1,5 @@
-"""What may differ between a run and the recipe it is resumed with: one table, field by field."""
+"""Decides what may differ between a run and the recipe with which it is resumed: one table, field
+by field."""
 
 from dataclasses import MISSING, asdict
 from typing import Any, Literal
@@ -8,10 +9,10 @@ from clearhead.errors import ClearheadError
 
 ChangeRule = Literal["refuse", "warn", "allow"]
 
-# Every field of every section. Refuse: the steps so far would belong to another run. Warn: the run
-# continues with other settings from here. Allow: no step's numbers depend on the field.
+# Every field of every section. Refuse: the steps so far would belong to another run. Warn: from
+# here, the run continues with other settings. Allow: no step's numbers depend on the field.
 RULES: dict[str, ChangeRule] = {
-    "data": "allow",  # what matters of it is in the token files, and their fingerprint is compared
+    "data": "allow",  # its effects are in the token files, whose fingerprint is compared
     "batches": "refuse",
     "model": "refuse",
     "model.p_dropout": "warn",
@@ -66,23 +67,23 @@ RULES: dict[str, ChangeRule] = {
 
 
 def rule_for(key: str) -> ChangeRule:
-    """What happens when the value of this key differs on resuming."""
+    """Return what happens if the value of this key differs on resuming."""
     return RULES[key] if key in RULES else RULES[key.split(".")[0]]
 
 
 def recipe_facts(recipe: Recipe) -> dict[str, Any]:
-    """A recipe as plain JSON, to be kept with a checkpoint."""
+    """Return a recipe as plain JSON, which is stored in checkpoints."""
     sections = ("data", "batches", "model", "train")
     return {section: asdict(getattr(recipe, section)) for section in sections}
 
 
 def check_changes(before: dict[str, Any], recipe: Recipe) -> list[str]:
-    """The changes to warn about. Raises if a change is not allowed."""
+    """Return the changes to warn about. Raises if a change is not allowed."""
     now = recipe_facts(recipe)
     changes: dict[ChangeRule, list[str]] = {"refuse": [], "warn": [], "allow": []}
     for section, values in now.items():
         for name, value in values.items():
-            # A field that is newer than the checkpoint had its default then, if it has one.
+            # A field that is newer than the checkpoint had its default value then, if it has one.
             default = type(getattr(recipe, section)).__dataclass_fields__[name].default
             old = before[section].get(name, value if default is MISSING else default)
             old = tuple(old) if isinstance(old, list) else old
@@ -98,7 +99,7 @@ def check_changes(before: dict[str, Any], recipe: Recipe) -> list[str]:
 
 
 def changed_versions(before: dict[str, str], now: dict[str, str]) -> list[str]:
-    """The libraries whose versions differ from those of the checkpoint."""
+    """Return the libraries whose versions differ from those of the checkpoint."""
     return [
         f"{name} was {before.get(name)}, is {version}"
         for name, version in now.items()

@@ -1,10 +1,10 @@
 """A checkpoint is a folder that is either complete or absent.
 
 It is written under a hidden name beside its final place, synced to the disk, described by a
-manifest with the sha256 of every file, and renamed. The tensors are torch's distributed checkpoint,
-which any number of ranks writes and any other number reads. The hashes tell damage, not who wrote
-it: a checkpoint may have been sent by somebody, and `checkpoint_index` reads it without running
-code."""
+manifest with the sha256 of every file, and renamed. The tensors are torch's distributed checkpoint:
+any number of ranks writes them, and any other number reads them. The hashes show damage, but not
+who wrote the checkpoint. Since it may come from somebody else, `checkpoint_index` reads it without
+running code."""
 
 import hashlib
 import io
@@ -53,7 +53,7 @@ class Checkpoint(NamedTuple):
 
 
 class _Pending(NamedTuple):
-    """A checkpoint on its way to the disk."""
+    """A checkpoint that is being written to the disk."""
 
     step: int
     unfinished: Path
@@ -62,22 +62,23 @@ class _Pending(NamedTuple):
 
 
 class Checkpoints:
-    """The checkpoints of a run: `step-00000120`, … Every method that writes is called by all
-    ranks."""
+    """The checkpoints of a run: `step-00000120`, … All ranks must call every method that writes."""
 
     def __init__(self, folder: Path | None, ranks: Ranks, *, keep: int = 2) -> None:
-        """`folder` None: there are none, and none can be written."""
+        """If `folder` is None, there are no checkpoints, and none can be written."""
         self._folder, self.ranks, self.keep = folder, ranks, keep
-        # One process alone is intended.
+        # The warning that only one process writes is expected.
         warnings.filterwarnings("ignore", message="torch.distributed is disabled, unavailable")
         self.pending: _Pending | None = None
         self.before_naming: Callable[[], None] = lambda: None
-        """What must be on the disk before a checkpoint is: the lines of its steps."""
+        """Syncs the lines of the run's steps to the disk: they must be there before a checkpoint
+        gets its name."""
         self.saved_step = 0
-        """Step of the newest checkpoint that this run has completed, or resumed from."""
+        """The step of the newest checkpoint that this run has completed, or from which it has
+        resumed."""
         self._writer = ThreadPoolExecutor(1, thread_name_prefix="checkpoint")
         self._group: dist.ProcessGroup | None = None
-        if ranks.world > 1:  # a group of its own, apart from the gradients'
+        if ranks.world > 1:  # a process group of its own, apart from that of the gradients
             group = dist.new_group(backend="gloo", timeout=ranks.timeout)
             assert isinstance(group, dist.ProcessGroup)
             self._group = group
@@ -89,14 +90,14 @@ class Checkpoints:
         return self._folder
 
     def save(self, step: int, tensors: Tensors, facts: dict[str, Any]) -> None:
-        """Writes a checkpoint, and removes the oldest when it is complete."""
+        """Write a checkpoint, and remove the oldest one when it is complete."""
         self.start(step, tensors, facts, copy=False)
         self.finish()
 
     def start(
         self, step: int, tensors: Tensors, facts: dict[str, Any], *, copy: bool = True
     ) -> None:
-        """Copies the tensors and starts to write a checkpoint while training continues. `finish`
+        """Copy the tensors, and start to write a checkpoint while training continues. `finish`
         completes it."""
         self.finish()
         unfinished = self.folder / f".step-{step:08}.unfinished"
@@ -124,11 +125,11 @@ class Checkpoints:
 
     @property
     def written(self) -> bool:
-        """Whether `finish` would return at once."""
+        """Tell whether `finish` would return at once."""
         return self.pending is None or self.pending.files.done()
 
     def finish(self) -> None:
-        """Waits until the checkpoint that `start` began is written, and gives it its name."""
+        """Wait until the checkpoint that `start` began is written, and give it its name."""
         if self.pending is None:
             return
         pending, self.pending = self.pending, None
@@ -146,7 +147,8 @@ class Checkpoints:
                 _sync(pending.unfinished)
                 self.before_naming()
                 finished = self.folder / f"step-{pending.step:08}"
-                shutil.rmtree(finished, ignore_errors=True)  # only a damaged one can stand there
+                # only a damaged checkpoint can be there
+                shutil.rmtree(finished, ignore_errors=True)
                 _rename(pending.unfinished, finished)
                 _sync(self.folder)
         self.saved_step = pending.step
@@ -154,8 +156,8 @@ class Checkpoints:
             self._prune(pending.step, pending.facts["state"]["best_step"])
 
     def _hash(self, unfinished: Path, after: Future[Any] | None = None) -> dict[str, str]:
-        """Sync and hash the files that this rank wrote, `after` they are written; the first rank
-        takes the index too."""
+        """Sync and hash the files that this rank wrote, `after` they are written. The first rank
+        also takes the index."""
         if after is not None:
             after.result()
         own = sorted(unfinished.glob(f"__{self.ranks.rank}_*"))
@@ -165,13 +167,14 @@ class Checkpoints:
         return {path.name: sha256_of(path) for path in own}
 
     def _prune(self, newest: int, best_step: int | None) -> None:
-        """Called when a new checkpoint is whole. One that goes loses its name first."""
+        """Remove old checkpoints. This is called when a new checkpoint is complete. A checkpoint
+        that is removed loses its name first."""
         steps = self.steps()
         if not self.ranks.first:
             return
         for leftover in self.folder.glob(".step-*"):
             shutil.rmtree(leftover, ignore_errors=True)
-        # Later ones were found damaged, or this run would have resumed from them.
+        # Later checkpoints were damaged, or this run would have resumed from them.
         kept = {
             self.best(best_step, steps),
             *[step for step in steps if step <= newest][-self.keep :],
@@ -183,8 +186,8 @@ class Checkpoints:
                 shutil.rmtree(gone, ignore_errors=True)
 
     def best(self, best_step: int | None, steps: list[int]) -> int | None:
-        """The best of the steps that have a checkpoint; if that of `best_step` could not be
-        written, the newest before it that was the best of its time."""
+        """Return the best of the steps that have a checkpoint. If the checkpoint of `best_step`
+        could not be written, this is the newest earlier one that was the best of its time."""
         if best_step is None or best_step in steps:
             return best_step
         for step in reversed([step for step in steps if step < best_step]):
@@ -194,8 +197,8 @@ class Checkpoints:
         return None
 
     def steps(self) -> list[int]:
-        """The steps of the checkpoints in the folder, oldest first, not verified, as the first rank
-        sees them."""
+        """Return the steps of the checkpoints in the folder as the first rank sees them, the oldest
+        first. The checkpoints are not verified."""
         if self._folder is None:
             return []
         folders = [path.name[5:] for path in self._folder.glob("step-*") if path.is_dir()]
@@ -203,8 +206,8 @@ class Checkpoints:
         return self.ranks.gather(saved)[0]
 
     def newest(self, report: Callable[[str], None]) -> Checkpoint | None:
-        """The newest complete checkpoint; `report` is called for each damaged one. None: there is
-        no checkpoint at all."""
+        """Return the newest complete checkpoint; None if there is no checkpoint at all. `report` is
+        called for each damaged one."""
         steps = self.steps()
         for step in reversed(steps):
             checkpoint, damage = self.verified(step)
@@ -219,8 +222,8 @@ class Checkpoints:
         return None
 
     def verified(self, step: int) -> tuple[Checkpoint | None, str]:
-        """The checkpoint of a step, or what is wrong with it. Each rank verifies a share of the
-        files, and all ranks return the same."""
+        """Return the checkpoint of a step, or what is wrong with it. Each rank verifies a share of
+        the files, and all ranks return the same."""
         folder = self.folder / f"step-{step:08}"
         facts, damage = _read_manifest(folder)
         names = sorted(facts.get("files", {}))[self.ranks.rank :: self.ranks.world]
@@ -236,7 +239,7 @@ class Checkpoints:
         return (None, damages[0]) if damages else (Checkpoint(folder, facts), "")
 
     def load(self, checkpoint: Checkpoint, tensors: Tensors) -> None:
-        """Fills these tensors, whole or sharded in any way, from the checkpoint."""
+        """Fill these tensors, whole or sharded in any way, from the checkpoint."""
         index, problem = None, ""
         try:
             index = read_index(checkpoint.folder, checkpoint.facts["files"])
@@ -257,7 +260,8 @@ class Checkpoints:
 
 
 class _Files(FileSystem):
-    """torch's file system, with the path in its errors and a crash point at each write."""
+    """torch's file system, but with the path in its errors, and with a crash point at each
+    write."""
 
     @contextmanager
     def create_stream(self, path: str | os.PathLike, mode: str) -> Iterator[io.IOBase]:
@@ -295,7 +299,7 @@ class _File(io.FileIO):
 
 @contextmanager
 def _path_in_errors(path: str | os.PathLike) -> Iterator[None]:
-    """The system names the error of a write, and not the file."""
+    """Add the file to the error of a write, in which the system names no file."""
     try:
         yield
     except OSError as error:
@@ -309,7 +313,7 @@ def _write(path: Path, text: str) -> None:
 
 
 def _sync(path: Path) -> None:
-    """Syncs a file's bytes, or a folder's names, to the disk."""
+    """Sync a file's bytes, or the names in a folder, to the disk."""
     crash_point()
     with _path_in_errors(path):
         sync(path)
@@ -325,7 +329,8 @@ def _seal(manifest: bytes) -> str:
 
 
 def _read_manifest(folder: Path) -> tuple[dict[str, Any], str]:
-    """The facts of a manifest, or why it cannot be used. It lists every file of the folder."""
+    """Return the facts of a manifest, or why it cannot be used. The manifest lists every file of
+    the folder."""
     try:
         manifest, seal = read_text(folder, MANIFEST), read_text(folder, SEAL)
     except FolderError as error:
@@ -352,15 +357,15 @@ def _read_manifest(folder: Path) -> tuple[dict[str, Any], str]:
 
 @contextmanager
 def _named_errors(folder: Path, ranks: Ranks) -> Iterator[None]:
-    """Any rank's failure to write becomes one error on all of them, with errno and path; what was
-    half written is removed."""
+    """Turn any rank's failure to write into one error on all ranks, with errno and path, and remove
+    files that are half written."""
     message = ""
     try:
         yield
     except OSError as error:
         message = _describe(error)
     except CheckpointException as error:
-        # torch's own kind, which is no Exception: it holds each rank's.
+        # torch's own type, which is no Exception, holds the errors of all ranks
         message = "; ".join(_describe(failure[0]) for failure in error.failures.values())
     messages = [*filter(None, ranks.gather(message))]
     if messages:

@@ -1,9 +1,10 @@
-"""The index of a checkpoint, read as if somebody else had written it.
+"""Reads the index of a checkpoint as if somebody else had written it.
 
-torch keeps the index (`.metadata`) as a pickle, and loading a pickle can call anything. Here each
-name in the pickle stands for a class that is made on the spot and only holds what it is given; a
-name that no index needs is refused. The index for torch is built from these records: tensors only,
-each in a file that the manifest lists. The tensors are read by torch's `weights_only` reader.
+torch stores the index (`.metadata`) as a pickle, and loading a pickle can call anything. Here, each
+name in the pickle stands for a class that is made on the spot and only holds the values that it is
+given; a name that no index needs is refused. The index for torch is built from these records: it
+has only tensors, each in a file that the manifest lists. torch's `weights_only` reader reads the
+tensors.
 """
 
 import pickle
@@ -40,7 +41,7 @@ NAMES = {
     (_METADATA, "ChunkStorageMetadata"),
     (_METADATA, "TensorProperties"),
     (_METADATA, "_MEM_FORMAT_ENCODING"),
-    ("builtins", "getattr"),  # how Python 3.11.0 to 3.11.3 write a member of an enum
+    ("builtins", "getattr"),  # Python 3.11.0 to 3.11.3 write a member of an enum so
     ("torch.distributed.checkpoint.filesystem", "_StorageInfo"),
     ("torch.serialization", "_get_layout"),
     ("torch", "Size"),
@@ -49,37 +50,37 @@ NAMES = {
     ("pathlib._local", "PosixPath"),
     ("pathlib._local", "WindowsPath"),
 }
-"""What stands in the indexes that torch writes, beside the names of dtypes. Each becomes a record:
+"""The names in the indexes that torch writes, besides the names of dtypes. Each becomes a record;
 none is called."""
 
 
 class CheckpointError(ClearheadError):
-    """A checkpoint that could not be written, or none that can be read."""
+    """Raised if a checkpoint could not be written, or if none can be read."""
 
 
 class TensorReader(dcp.FileSystemReader):
-    """torch's reader of the files of a checkpoint whose index has been read."""
+    """torch's reader for the files of a checkpoint whose index has been read."""
 
     def __init__(self, folder: Path, index: Metadata) -> None:
         super().__init__(folder)
         self.index = index
 
     def read_metadata(self, *_: Any, **__: Any) -> Metadata:
-        """The index that was checked, instead of the one in the file."""
+        """Return the index that was checked, instead of the one in the file."""
         return replace(self.index, storage_meta=StorageMeta(load_id=self.load_id))
 
 
 class TensorPlanner(DefaultLoadPlanner):
-    """torch's planner, which would unpickle whatever is not a tensor. `read_index` lets nothing
-    else through; this is a second barrier."""
+    """torch's planner, which would unpickle everything that is not a tensor. `read_index` lets
+    nothing else pass; this class is a second barrier."""
 
     def load_bytes(self, read_item: ReadItem, value: BytesIO) -> None:  # noqa: ARG002
-        """Always raises: a checkpoint holds tensors only."""
+        """Always raises, because a checkpoint holds only tensors."""
         raise CheckpointError(f"{read_item.dest_index.fqn} in a checkpoint is not a tensor")
 
 
 def read_index(folder: Path, files: Iterable[str]) -> Metadata:
-    """The index of a checkpoint that has these files."""
+    """Read the index of a checkpoint that has these files."""
     sizes = {name: (folder / name).stat().st_size for name in files}
     try:
         return _index(_Records(BytesIO((folder / INDEX).read_bytes())), sizes)
@@ -92,7 +93,7 @@ def read_index(folder: Path, files: Iterable[str]) -> Metadata:
 
 
 def _index(read: "_Records", sizes: Mapping[str, int]) -> Metadata:
-    """Raises ValueError, or whatever a damaged pickle raises."""
+    """Build the index. Raises ValueError, or whatever a damaged pickle raises."""
     whole = read.fields(read.load(), "Metadata")
     tensors: dict[str, STORAGE_TYPES] = {
         _of(str, name): _tensor(read, tensor)
@@ -107,7 +108,8 @@ def _index(read: "_Records", sizes: Mapping[str, int]) -> Metadata:
 def _place(
     read: "_Records", key: Any, place: Any, sizes: Mapping[str, int]
 ) -> tuple[MetadataIndex, _StorageInfo]:
-    """Where a piece of a tensor lies: in a file of the manifest, and inside it."""
+    """Return the place of a piece of a tensor: a file of the manifest, and the position inside
+    it."""
     index, info = read.fields(key, "MetadataIndex"), read.fields(place, "_StorageInfo")
     name, start, length = info["relative_path"], info["offset"], info["length"]
     if _of(str, name) not in sizes or info.get("transform_descriptors"):
@@ -124,12 +126,13 @@ def _place(
 
 
 def _tensor(read: "_Records", tensor: Any) -> TensorStorageMetadata:
-    """An item of bytes, which torch would unpickle, is a record of another name."""
+    """Return a tensor of the index. An item of bytes, which torch would unpickle, is a record of
+    another name."""
     fields = read.fields(tensor, "TensorStorageMetadata")
     properties = read.state(fields["properties"], "TensorProperties")
     chunks = [read.fields(chunk, "ChunkStorageMetadata") for chunk in _of(list, fields["chunks"])]
     return TensorStorageMetadata(
-        # The other properties are deprecated, and not read.
+        # The other properties are deprecated and are not read.
         properties=TensorProperties(dtype=_of(torch.dtype, _of(tuple, properties)[0])),
         size=read.size(fields["size"]),
         chunks=[
@@ -140,8 +143,8 @@ def _tensor(read: "_Records", tensor: Any) -> TensorStorageMetadata:
 
 
 class _Record:
-    """Holds what a pickle says of an object. Subclasses are made for one pickle and thrown away
-    with it: a pickle can also change the classes that it names."""
+    """Holds what a pickle says about an object. Subclasses are made for one pickle and thrown away
+    with it, because a pickle can also change the classes that it names."""
 
     def __init__(self, *arguments: Any) -> None:
         self.arguments = arguments
@@ -151,7 +154,7 @@ class _Record:
 
 
 class _Records(pickle.Unpickler):
-    """A pickle becomes records, dtypes and Python's own plain values."""
+    """Turns a pickle into records, dtypes and Python's own plain values."""
 
     def __init__(self, file: BytesIO) -> None:
         super().__init__(file)

@@ -1,5 +1,5 @@
-"""Ranks, devices and sharding: no other file knows about them. torchrun starts the processes, torch
-does the work (DistributedDataParallel, `fully_shard`); one process alone takes the same path
+"""Ranks, devices and sharding, which no other file knows about. torchrun starts the processes, and
+torch does the work (DistributedDataParallel, `fully_shard`). A single process runs the same code
 without a process group."""
 
 import os
@@ -36,12 +36,13 @@ from clearhead.training.loss import HALF, Objective, cross_entropy
 from clearhead.training.rendezvous import BACKENDS, agree_on_a_start, device_of
 from clearhead.training.tensor_parallel import check_divisible, divide, loss_of_shares
 
-# What torch's collectives report when another rank is missing.
+# The errors of torch's collectives if another rank is missing.
 WAITED_IN_VAIN = re.compile(r"time[d ]*out|connection (closed|reset|refused)|broken pipe", re.I)
 
 KEEP_GATHERED = 2**26
-"""The highest number of bytes of sharded weights, all layers together, that stay gathered from the
-first forward pass of a step to its last backward pass: they are sent once, not for each pass."""
+"""The highest number of bytes of sharded weights, in all layers together, that stay gathered from
+the first forward pass of a step to its last backward pass. Such weights are sent once in a step,
+not for each pass."""
 
 
 @dataclass(frozen=True)
@@ -62,7 +63,7 @@ class Ranks:
 
     @property
     def data_rank(self) -> int:
-        """This rank's place among those that work on different samples."""
+        """The number of this rank among those that work on different samples."""
         return self.rank // self.tensor
 
     @property
@@ -76,7 +77,7 @@ class Ranks:
         return self.rank == 0
 
     def total(self, value: int | float | torch.Tensor) -> torch.Tensor:
-        """The sum over all shares of the samples, on all ranks."""
+        """Sum over all shares of the samples, on all ranks."""
         tensor = torch.as_tensor(value, dtype=widest(self.device), device=self.device)
         if self.world > 1:
             tensor = tensor.clone()
@@ -84,8 +85,8 @@ class Ranks:
         return tensor / self.tensor
 
     def count(self, n: int) -> int:
-        """Sums what the host has counted: it is not sent to the device, and goes by gloo, which
-        reports a missing rank where NCCL would end the process."""
+        """Sum numbers that the host has counted. They are not sent to the device: gloo sums them,
+        and reports a missing rank where NCCL would end the process."""
         if self.world == 1:
             return n
         tensor = torch.tensor(n)
@@ -93,8 +94,8 @@ class Ranks:
         return int(tensor) // self.tensor
 
     def any(self, flag: bool) -> bool:
-        """Whether the condition holds on any rank: decides what all ranks must do together. The
-        host knows it: no process waits for its device."""
+        """Tell whether the condition holds on any rank, which decides what all ranks must do
+        together. The host knows the condition, so no process waits for its device."""
         if self.world == 1:
             return flag
         tensor = torch.tensor(int(flag))
@@ -102,7 +103,7 @@ class Ranks:
         return bool(tensor)
 
     def gather(self, value: Any) -> list[Any]:
-        """Every rank's value, on all ranks."""
+        """Return every rank's value, on all ranks."""
         if self.world == 1:
             return [value]
         values: list[Any] = [None] * self.world
@@ -112,7 +113,8 @@ class Ranks:
     def exchange_gradients(
         self, objective: nn.Module, *, now: bool
     ) -> AbstractContextManager[None]:
-        """Gradients are summed on each rank until the last micro-batch, then between the ranks."""
+        """Exchange gradients only after the last micro-batch; until then, each rank sums its
+        own."""
         if isinstance(objective, DistributedDataParallel) and not now:
             return objective.no_sync()
         if isinstance(objective, FSDPModule):
@@ -121,7 +123,7 @@ class Ranks:
         return nullcontext()
 
     def beat(self, step: int) -> None:
-        """Records that this rank has reached a step: after a timeout, `name_the_stuck` finds the
+        """Record that this rank has reached a step. After a timeout, `name_the_stuck` finds the
         missing rank in these records."""
         if self.world > 1:
             seen = f"{step} {time.time():.0f} {socket.gethostname()} {os.getpid()}"
@@ -129,13 +131,13 @@ class Ranks:
 
 
 def widest(device: torch.device) -> torch.dtype:
-    """The dtype for long sums; Apple's GPUs have no float64."""
+    """Return the dtype for long sums: Apple's GPUs have no float64."""
     return torch.float32 if device.type == "mps" else torch.float64
 
 
 @contextmanager
 def joined(config: TrainConfig) -> Iterator[Ranks]:
-    """The ranks of this run; one process unless torchrun started it."""
+    """Join the ranks of this run. There is one process unless torchrun started it."""
     launched = torchrun()
     kind = torch.accelerator.current_accelerator(check_available=True)
     kind = "cpu" if kind is None else kind.type
@@ -162,7 +164,7 @@ def joined(config: TrainConfig) -> Iterator[Ranks]:
     sharded = config.parallel == "fsdp"
     ranks = Ranks(launched.rank, launched.world, device, sharded, config.tensor_parallel, timeout)
     try:
-        # Each machine's torchrun counts its own restarts.
+        # Each machine's torchrun counts only its own restarts.
         yield replace(ranks, restarted=ranks.any(launched.attempt > 0))
     except RuntimeError as error:
         if WAITED_IN_VAIN.search(str(error)) and (stuck := name_the_stuck(ranks)):
@@ -173,7 +175,7 @@ def joined(config: TrainConfig) -> Iterator[Ranks]:
 
 
 def check_alone(config: TrainConfig) -> None:
-    """Refuses what one process cannot do."""
+    """Raises for settings that one process cannot carry out."""
     together = config.tensor_parallel * config.replicas
     for name in ("tensor_parallel", "replicas"):
         if getattr(config, name) > 1:
@@ -184,14 +186,14 @@ def check_alone(config: TrainConfig) -> None:
 
 
 def name_the_stuck(ranks: Ranks) -> str:
-    """Names, after a failed collective, the ranks that have not reached the step where the others
+    """After a failed collective, name the ranks that have not reached the step at which the others
     wait."""
     beats: dict[int, list[str]] = {}
     for rank in range(ranks.world):
         key = f"clearhead/beat/{rank}"
         try:
             beats[rank] = _store().get(key).decode().split() if _store().check([key]) else []
-        except RuntimeError:  # the store lives in rank 0, which may be the one that is gone
+        except RuntimeError:  # the store is in rank 0, which may be the one that is gone
             return "the process of rank 0 is gone"
     steps = {rank: int(beat[0]) if beat else 0 for rank, beat in beats.items()}
     here = steps[ranks.rank]
@@ -212,12 +214,13 @@ def _store() -> dist.Store:
 
 
 class Meshes(NamedTuple):
-    """The ranks that this rank works with, by kind of work."""
+    """The ranks with which this rank works, by kind of work."""
 
     data: DeviceMesh
-    """The ranks that work on other samples: ("shard",) or ("replicate", "shard")."""
+    """The dimensions of the ranks that work on other samples: ("shard",) or ("replicate",
+    "shard")."""
     tensor: DeviceMesh | None
-    """The ranks that compute each matrix product together; None: this rank alone."""
+    """The ranks that compute each matrix product together; None: only this rank."""
 
 
 def build_objective(
@@ -228,8 +231,8 @@ def build_objective(
     packed: bool,
     own_parts: OwnParts = NONE,
 ) -> nn.Module:
-    """The model and its loss with initial weights, ready to be called on every rank. The weights
-    are the same whether the model is whole or sharded."""
+    """Build the model and its loss with initial weights, ready to be called on every rank. The
+    weights are the same whether the model is whole or sharded."""
     if ranks.tensor > 1:
         check_divisible(model, own_parts, ranks.tensor)
     device = "meta" if ranks.sharded else ranks.device
@@ -245,11 +248,12 @@ def build_objective(
         recompute_layers(objective)
     if meshes is not None:
         shard(objective, config, meshes)
-        objective.to_empty(device=ranks.device)  # `materialise` would make plain tensors of shares
+        # `materialise` would make plain tensors instead of shards
+        objective.to_empty(device=ranks.device)
         fill_tables(objective)
         copy_initial_weights(objective.model, config.seed)
     elif ranks.world > 1:
-        # The tables of clearhead's own parts are the same everywhere and never change.
+        # The tables of clearhead's own parts are the same on all ranks and never change.
         return DistributedDataParallel(objective, forward_sync_buffers=bool(own_parts.given))
     return objective
 
@@ -262,8 +266,8 @@ def sharded_objective(
     packed: bool = False,
     gathered: bool | None = None,
 ) -> Objective:
-    """The model and its loss, for `shard`. `gathered`: whether weights stay gathered between the
-    passes of a step; None: those of a small model do."""
+    """Build the model and its loss for `shard`. `gathered` says whether weights stay gathered
+    between the passes of a step; None: those of a small model do."""
     group, loss = 1, cross_entropy
     if meshes.tensor is not None:
         group, loss = meshes.tensor.size(), loss_of_shares(model, meshes.tensor)
@@ -278,34 +282,34 @@ def sharded_objective(
 
 
 def objective_of(module: nn.Module) -> Objective:
-    """The objective that `build_objective` has wrapped."""
+    """Return the objective that `build_objective` has wrapped."""
     inner = module.module if isinstance(module, DistributedDataParallel) else module
     assert isinstance(inner, Objective)
     return inner
 
 
 def layers_of(module: nn.Module) -> list[nn.Module]:
-    """The layers of a model, the units of sharding and recomputation."""
+    """Return the layers of a model, which are the units of sharding and recomputation."""
     return [part for part in module.modules() if isinstance(part, EncoderLayer | DecoderLayer)]
 
 
 def compile_layers(objective: Objective) -> None:
-    """Compiles each layer. It comes before `recompute_layers`, whose hooks torch.compile does not
-    look into."""
+    """Compile each layer. This comes before `recompute_layers`, because torch.compile does not look
+    into the hooks of the latter."""
     for layer in layers_of(objective):
         layer.forward = torch.compile(layer.forward, dynamic=True)
 
 
 def recompute_layers(objective: Objective) -> None:
-    """Each layer forgets its activations and makes them again in the backward pass. This is below
-    the hooks that gather a sharded layer, so that it is whole when it runs again."""
+    """Let each layer drop its activations and recompute them in the backward pass. This happens
+    below the hooks that gather a sharded layer, so the layer is whole when it runs again."""
     for layer in layers_of(objective):
         layer.forward = partial(checkpoint, layer.forward, use_reentrant=False)
 
 
 def make_meshes(config: TrainConfig, ranks: Ranks) -> Meshes:
-    """All ranks share the model; with replicas, each group of ranks shares a copy of it (HSDP).
-    Neighbours are tensor-parallel."""
+    """Arrange the ranks. All ranks share the model; with replicas, each group of ranks shares a
+    copy of it (HSDP). Neighbours are tensor-parallel."""
     for name, together in (
         ("tensor_parallel", ranks.tensor),
         ("replicas", config.replicas * ranks.tensor),
@@ -324,8 +328,8 @@ def make_meshes(config: TrainConfig, ranks: Ranks) -> Meshes:
 
 
 def shard(objective: Objective, config: TrainConfig, meshes: Meshes) -> None:
-    """Each layer is a unit that is gathered when it is needed. What is left, the token tables and
-    the last norms, belongs to the root, since a tied table is read at both ends."""
+    """Shard the model. Each layer is a unit that is gathered when it is needed. The rest (the token
+    tables and the last norms) belongs to the root, since a tied table is read at both ends."""
     if meshes.tensor is not None:
         divide(objective.model, meshes.tensor)
     half = HALF.get(config.precision)
@@ -343,13 +347,13 @@ def shard(objective: Objective, config: TrainConfig, meshes: Meshes) -> None:
 
 
 def stays_gathered(numbers: float, config: TrainConfig) -> bool:
-    """Whether weights of so many numbers stay gathered between the passes of a step."""
+    """Tell whether weights of this many numbers stay gathered between the passes of a step."""
     return numbers * HALF.get(config.precision, torch.float32).itemsize <= KEEP_GATHERED
 
 
 def reshard(objective: nn.Module) -> None:
-    """Each rank holds its share alone again: after a forward pass that no backward pass follows,
-    some or all of the weights are still whole."""
+    """Shard the weights again. After a forward pass without a backward pass, some or all weights
+    are still whole."""
     for module in objective.modules():
         if isinstance(module, FSDPModule):
             module.reshard()
@@ -357,10 +361,10 @@ def reshard(objective: nn.Module) -> None:
 
 @torch.no_grad()
 def copy_initial_weights(model: Model, seed: int) -> None:
-    """Each rank draws every tensor whole, one at a time, and keeps its share: the numbers do not
-    depend on the number of ranks, and nothing is sent."""
+    """Give the model its initial weights. Each rank draws every tensor whole, one at a time, and
+    keeps its shard, so the numbers do not depend on the number of ranks, and nothing is sent."""
     for parameter, values in initial_weights(model, seed):
-        if not isinstance(parameter, DTensor):  # a buffer of a part of the user's own
+        if not isinstance(parameter, DTensor):  # a buffer of a user's own part
             parameter.copy_(values)
             continue
         mine = distribute_tensor(
@@ -370,9 +374,10 @@ def copy_initial_weights(model: Model, seed: int) -> None:
 
 
 def whole_model(objective: nn.Module, ranks: Ranks) -> Model | None:
-    """The model in one piece, in the mode it is in, on rank 0; None on the others. All ranks must
-    call it. Of a sharded model it is a copy, even while the shards are gathered: passes on one rank
-    alone would change the order in which that rank asks the others for weights, for ever."""
+    """Return the model in one piece, in its present mode, on rank 0, and None on other ranks. All
+    ranks must call this. A sharded model is copied even while its shards are gathered: passes on
+    one rank alone would permanently change the order in which that rank asks the others for
+    weights."""
     reshard(objective)
     model = objective_of(objective).model
     if not any(isinstance(parameter, DTensor) for parameter in model.parameters()):

@@ -11,13 +11,13 @@ from clearhead.config.train import Precision
 from clearhead.data.batches import Batch, PairBatch
 from clearhead.training.loss import HALF
 
-RECENT = 50  # steps over which rates are taken
+RECENT = 50  # number of steps over which rates are taken
 
 
 def step_flops(model: ModelConfig, rows: int, source: int, target: int) -> float:
-    """The operations of the matrix products of one step: 2 for each multiply-add, forward once and
-    backward twice. `target` is the length of the only sequence where there is no source. Attention
-    is counted whole, as it is computed, though half of it is masked."""
+    """Count the operations of the matrix products of one step: 2 for each multiply-add, once
+    forward and twice backward. `target` is the length of the only sequence if there is no source.
+    Attention is counted in full, as it is computed, though half of it is masked."""
     width, heads = model.d_model, model.n_heads * model.head_width
     keys = model.kv_heads * model.head_width
     gates = 3 if model.feed_forward in ("swiglu", "geglu") else 2
@@ -28,7 +28,7 @@ def step_flops(model: ModelConfig, rows: int, source: int, target: int) -> float
         return projections + 2 * queries * looked_at * heads
 
     output = target * width * model.output_vocab_size
-    if model.labels:  # of one vector
+    if model.labels:  # operations for one vector
         output = width * (width + len(model.labels))
     if model.family == "encoder-decoder":
         encoder = model.n_layers * (attention(source, source) + source * feed_forward)
@@ -40,7 +40,7 @@ def step_flops(model: ModelConfig, rows: int, source: int, target: int) -> float
 
 
 def batch_flops(model: ModelConfig, batch: Batch) -> float:
-    """Operations of one training step on this batch."""
+    """Count the operations of one training step on this batch."""
     if isinstance(batch, PairBatch):
         return step_flops(
             model, len(batch.source), batch.source.shape[1], batch.target_input.shape[1]
@@ -50,8 +50,10 @@ def batch_flops(model: ModelConfig, batch: Batch) -> float:
 
 @cache
 def matmul_peak(device: torch.device, dtype: torch.dtype, rounds: int = 5) -> float:
-    """The FLOP/s of a large square product: about the highest rate that a step could reach."""
-    # On an accelerator many large ones: to start one and to wait for it takes longer than a small.
+    """Measure the FLOP/s of a large square product, which is about the highest rate that a step
+    could reach."""
+    # An accelerator multiplies many large matrices: starting one product and waiting for it takes
+    # longer than a small product itself.
     size, repeats = (768, 1) if device.type == "cpu" else (4096, 10)
     a, b = torch.randn(2, size, size, device=device, dtype=dtype)
     best = float("inf")
@@ -59,13 +61,13 @@ def matmul_peak(device: torch.device, dtype: torch.dtype, rounds: int = 5) -> fl
         started = time.perf_counter()
         for _ in range(repeats - 1):
             torch.mm(a, b)
-        torch.mm(a, b).sum().item()  # waits for all of them
+        torch.mm(a, b).sum().item()  # waits for all products
         best = min(best, time.perf_counter() - started)
     return repeats * 2 * size**3 / best
 
 
 class Meter:
-    """Rates over the last steps."""
+    """Measures rates over the last steps."""
 
     def __init__(
         self,
@@ -74,21 +76,23 @@ class Meter:
         precision: Precision = "fp32",
         sharing: int = 1,
     ) -> None:
-        """`sharing`: ranks that compute each matrix product together."""
+        """`sharing` is the number of ranks that compute each matrix product together."""
         dtypes = {torch.float32, HALF.get(precision, torch.float32)}
         self.model, self.sharing = model, sharing
         self.peak = max(matmul_peak(device, dtype) for dtype in dtypes)
         self.steps: deque[tuple[int, float, float]] = deque(maxlen=RECENT)
 
     def count(self, batch: Batch, n_targets: int, seconds: float) -> None:
-        """`batch` is this rank's, `n_targets` all ranks'."""
+        """Count a step. `batch` is this rank's batch, and `n_targets` is the number of targets on
+        all ranks."""
         flops = batch_flops(self.model, batch) / self.sharing
         self.steps.append((n_targets, flops, seconds))
-        # A product that was timed while the machine was busy is not the peak, if a step was faster.
+        # If a step was faster than the timed product, the machine was busy during the timing, and
+        # the product is not the peak.
         self.peak = max(self.peak, flops / max(seconds, 1e-9))
 
     def rates(self) -> dict[str, float]:
-        """Tokens per second and share of the peak over the last steps."""
+        """Return the tokens per second and the share of the peak over the last steps."""
         targets, flops, seconds = (sum(column) for column in zip(*self.steps))
         return {
             "tokens_per_second": round(targets / seconds, 1),

@@ -25,7 +25,7 @@ HIGHEST_IS_BEST = ("accuracy", "BLEU", "chrF++")
 
 
 class NotFiniteError(ClearheadError):
-    """Loss or gradient became NaN or infinite, and the recipe says to stop."""
+    """Raised if the loss or the gradient is NaN or infinite and the recipe says to stop."""
 
 
 class Ending(NamedTuple):
@@ -48,9 +48,9 @@ def train(
     measured: Sequence[str] | None = None,
     planned_seconds: float | None = None,
 ) -> Ending:
-    """Takes steps until the recipe's end or a request to stop; when it returns, the last step has a
-    checkpoint. `measure` adds numbers to each validation; `measured` are their names, if known.
-    Steps that become much slower than `planned_seconds` are reported."""
+    """Take steps until the recipe's end or a request to stop. When the function returns, the last
+    step has a checkpoint. `measure` adds numbers to each validation; `measured` are their names, if
+    known. Steps that become much slower than `planned_seconds` are reported."""
     config, model, ranks = run.recipe.train, run.recipe.model, run.ranks
     assert model is not None
     names = ["loss", "perplexity", *map(loss_of_other, run.also), *(measured or ())]
@@ -117,7 +117,7 @@ def train(
 
 
 def take_next_step(run: Run, batch: Batch) -> Update:
-    """Takes the next step of the run, with its dropout seed and learning rate."""
+    """Take the next step of the run, with its dropout seed and learning rate."""
     config, step = run.recipe.train, run.state.step + 1
     assert run.recipe.model is not None
     seed_step(config.seed, step, run.ranks.data_rank)
@@ -134,7 +134,7 @@ def take_next_step(run: Run, batch: Batch) -> Update:
 
 
 def every(interval: int, step: int) -> bool:
-    """Whether periodic work is due at this step; an interval of 0 means never."""
+    """Tell whether periodic work is due at this step. An interval of 0 means never."""
     return interval > 0 and step % interval == 0
 
 
@@ -165,7 +165,7 @@ def _skips_allowed(run: Run) -> int:
 
 
 def _record(run: Run, update: Update, batch: Batch) -> MetricsLine:
-    """A step in numbers, all of them the same in every run of this recipe."""
+    """Return a step in numbers, which are the same in every run of this recipe."""
     record: MetricsLine = {
         "step": run.state.step,
         "epoch": run.loader.position.epoch,
@@ -187,7 +187,7 @@ def _record(run: Run, update: Update, batch: Batch) -> MetricsLine:
 
 
 def _validate(run: Run, report: Reporter, measure: Measure | None) -> None:
-    """Measures the model and remembers the best."""
+    """Measure the model, and remember the best step."""
     config, state = run.recipe.train, run.state
     assert run.valid is not None
     values = validate(
@@ -212,11 +212,12 @@ def _validate(run: Run, report: Reporter, measure: Measure | None) -> None:
 
 
 def _save_or_report(save: Callable[[], None], report: Reporter) -> None:
-    """A checkpoint that fails on the way, on a full disk for instance, is reported and tried again
-    when the next is due; only the last one's failure ends the run."""
+    """Save a checkpoint. If this fails, for instance because the disk is full, the failure is
+    reported, and the next checkpoint is written when it is due. Only a failure of the last
+    checkpoint ends the run."""
     try:
         save()
-    except NotSharedError:  # nor would the next be complete
+    except NotSharedError:  # nor would the next one be complete
         raise
     except CheckpointError as error:
         report.say(f"warning: {error}")

@@ -1,4 +1,4 @@
-"""The loss as a sum; it is divided once, by all target tokens of a step."""
+"""Computes the loss as a sum, which is divided once, by all target tokens of a step."""
 
 from collections.abc import Callable
 from typing import Any, NamedTuple
@@ -27,7 +27,8 @@ HALF: dict[Precision, torch.dtype] = {"bf16": torch.bfloat16, "fp16": torch.floa
 
 
 class SummedLoss(NamedTuple):
-    """Nats over the real targets, and how many targets those were (0 is allowed: the sum is 0)."""
+    """Nats over the real targets, and the number of those targets (it may be 0; the sum is then
+    0)."""
 
     nats: Float[Tensor, ""]
     n_targets: Int[Tensor, ""]
@@ -41,11 +42,11 @@ def cross_entropy(
     label_smoothing: float = 0.0,
     z_loss: float = 0.0,
 ) -> SummedLoss:
-    """Minus the log-probability of each target, over the targets that are not `ignore_id`.
+    """Sum minus the log-probability of each target, over the targets that are not `ignore_id`.
 
-    Averages of averages are wrong wherever batches differ in length: sum over micro-batches and
-    ranks, then divide once. Smoothing mixes the target with the uniform distribution (section
-    5.4); `z_loss` adds that much of (log Z)² for each target.
+    Averages of averages are wrong if batches differ in length, so sum over micro-batches and ranks,
+    and then divide once. Smoothing mixes the target with the uniform distribution (section 5.4);
+    `z_loss` is the weight of (log Z)², which is added for each target.
     """
     # Half precision cannot hold a sum of thousands of nats.
     logits = logits.to(torch.promote_types(logits.dtype, torch.float32)).flatten(0, -2)
@@ -64,8 +65,8 @@ def cross_entropy(
 
 
 class Objective(nn.Module):
-    """A model and its loss as one module: what is wrapped, sharded and compiled is called as one,
-    and the matrix of logits never leaves it."""
+    """A model and its loss as one module. It is wrapped, sharded, compiled and called as one, and
+    the matrix of logits never leaves it."""
 
     def __init__(
         self,
@@ -79,8 +80,8 @@ class Objective(nn.Module):
     ) -> None:
         """`packed`: rows hold several documents, which must not attend to each other. `half`: use
         this dtype where possible (autocast); sharding has its own policy for that.
-        `stays_gathered`: sharded weights stay whole between the passes of a step. `summed_loss`:
-        ranks that share the logits compute `cross_entropy` together."""
+        `stays_gathered`: sharded weights stay whole between the passes of a step. `summed_loss`
+        replaces `cross_entropy` if ranks share the logits and compute it together."""
         super().__init__()
         self.model = model
         self.packed, self.autocast_to = packed, half
@@ -89,8 +90,8 @@ class Objective(nn.Module):
         self.stays_gathered, self.summed_loss = stays_gathered, summed_loss
 
     def forward(self, batch: Batch, smooth: bool = True) -> Float[Tensor, ""]:
-        """Summed nats of the batch's targets. `smooth=False` gives plain cross-entropy, which
-        perplexity is made of."""
+        """Return the summed nats of the batch's targets. `smooth=False` gives plain cross-entropy,
+        on which perplexity is based."""
         device = next(self.model.parameters()).device.type
         with torch.autocast(device, self.autocast_to, enabled=self.autocast_to is not None):
             hidden, targets = self._hidden(batch)
@@ -103,7 +104,7 @@ class Objective(nn.Module):
         ignore_id: int,
         smooth: bool,
     ) -> Float[Tensor, ""]:
-        """The summed loss, in chunks of `train.loss_chunk` positions."""
+        """Return the summed loss, computed in chunks of `train.loss_chunk` positions."""
 
         def loss(hidden: Tensor, targets: Tensor) -> Tensor:
             return self.summed_loss(
@@ -124,11 +125,11 @@ class Objective(nn.Module):
         return torch.stack(sums).sum()
 
     def _hidden(self, batch: Batch) -> tuple[Float[Tensor, "places d_model"], Tensor]:
-        """The input of the output projection (of a classifier, the logits), and the target of each
-        position."""
+        """Return the input of the output projection (of a classifier, the logits), and the target
+        of each position."""
         match self.model, batch:
             case Seq2Seq() as model, PairBatch():
-                # Padding on the right is behind all that counts: no mask is needed.
+                # Padding on the right comes after everything that counts, so no mask is needed.
                 memory = model.encode(batch.source)
                 hidden = model.decode_hidden(batch.target_input, memory, real="all")
                 targets = batch.target_output
@@ -136,17 +137,19 @@ class Objective(nn.Module):
                 documents = batch.documents if self.packed else None
                 hidden = model.hidden(batch.inputs, real="all", documents=documents)
                 targets = batch.targets
-                if isinstance(batch, JoinedBatch):  # a source needs no logits
+                if isinstance(batch, JoinedBatch):  # the source needs no logits
                     chosen = targets != IGNORED
                     return hidden[chosen], targets[chosen]
             case MaskedLM() as model, MaskedBatch():
-                # A stream has no padding, and texts of different lengths have.
+                # A stream has no padding, but texts of different lengths have.
                 real = None if isinstance(batch, LabelledBatch) else "all"
                 hidden, targets = model.hidden(batch.inputs, real=real), batch.targets
-                chosen = targets != IGNORED  # one place in seven: the others need no logits
+                # one position in seven is predicted; the others need no logits
+                chosen = targets != IGNORED
                 return hidden[chosen], targets[chosen]
             case Classifier() as model, ClassBatch():
-                return model(batch.inputs), batch.targets  # a few logits a row: none are saved
+                # only a few logits per row, so recomputing saves nothing
+                return model(batch.inputs), batch.targets
             case _:
                 what, on = type(self.model).__name__, type(batch).__name__
                 raise AssertionError(f"{what} cannot be trained on {on}")
@@ -161,7 +164,7 @@ class Objective(nn.Module):
 
 
 def ignored_target(batch: Batch, model: Model) -> int:
-    """The id that marks positions without a target."""
+    """Return the id that marks positions without a target."""
     if isinstance(batch, PairBatch):
         assert model.config.pad_id is not None
         return model.config.pad_id
@@ -169,6 +172,6 @@ def ignored_target(batch: Batch, model: Model) -> int:
 
 
 def count_targets(batch: Batch, model: Model) -> int:
-    """The number of target tokens of a batch, without running the model."""
+    """Count the target tokens of a batch, without running the model."""
     targets = batch.target_output if isinstance(batch, PairBatch) else batch.targets
     return int((targets != ignored_target(batch, model)).sum())

@@ -1,4 +1,4 @@
-"""Optimizers, all of them from torch, with weight decay on matrices only."""
+"""Makes the optimizers, all of which are torch's, with weight decay on matrices only."""
 
 from collections.abc import Sequence
 from typing import TypedDict
@@ -20,8 +20,8 @@ class ParameterGroup(TypedDict):
 def parameter_groups(
     model: nn.Module, weight_decay: float, *, without: Sequence[torch.Tensor] = ()
 ) -> list[ParameterGroup]:
-    """Matrices get weight decay; biases and norms do not. Each parameter is in exactly one group,
-    once, however many names it has."""
+    """Group the parameters. Matrices get weight decay; biases and norms do not. Each parameter is
+    in exactly one group, once, whatever number of names it has."""
     left_out = {id(parameter) for parameter in without}
     parameters = [p for p in model.parameters() if p.requires_grad and id(p) not in left_out]
     return [
@@ -38,15 +38,15 @@ def adamw(
     betas: tuple[float, float] = (0.9, 0.95),
     without: Sequence[torch.Tensor] = (),
 ) -> torch.optim.AdamW:
-    """AdamW, fused if the device has a fused kernel, which CPUs and GPUs have."""
+    """Make AdamW, with the fused kernel if the device has one, as CPUs and GPUs do."""
     groups = [dict(group) for group in parameter_groups(model, weight_decay, without=without)]
     fused = all(p.device.type in ("cpu", "cuda", "mps") for p in model.parameters())
     return torch.optim.AdamW(groups, lr=lr, betas=betas, fused=fused)
 
 
 def make_optimizers(model: nn.Module, config: TrainConfig) -> list[Optimizer]:
-    """The optimizers that the configuration asks for, with their state allocated: a checkpoint
-    before the first update then has the same tensors as any other."""
+    """Make the optimizers of the configuration with their state allocated, so that a checkpoint
+    before the first update has the same tensors as any other."""
     optimizers = _optimizers(model, config)
     for optimizer in optimizers:
         _reserve_state(optimizer)
@@ -55,7 +55,8 @@ def make_optimizers(model: nn.Module, config: TrainConfig) -> list[Optimizer]:
 
 @torch.no_grad()
 def _reserve_state(optimizer: Optimizer) -> None:
-    """torch makes it at the first step: take one that changes nothing, and set its count back."""
+    """Allocate the state, which torch would do at the first step: take a step that changes nothing,
+    and set its count back."""
     rates = [group["lr"] for group in optimizer.param_groups]
     for group in optimizer.param_groups:
         group["lr"] = 0.0
@@ -71,7 +72,7 @@ def _reserve_state(optimizer: Optimizer) -> None:
 
 
 def _optimizers(model: nn.Module, config: TrainConfig) -> list[Optimizer]:
-    """One, or Muon and AdamW side by side."""
+    """Return one optimizer, or Muon and AdamW side by side."""
     lr, decay, betas = config.lr, config.weight_decay, (config.beta1, config.beta2)
     match config.optimizer:
         case "adamw":
@@ -80,8 +81,8 @@ def _optimizers(model: nn.Module, config: TrainConfig) -> list[Optimizer]:
             groups = [dict(group) for group in parameter_groups(model, decay)]
             return [torch.optim.Adafactor(groups, lr=lr)]
         case "muon":
-            # For matrices that map a vector to a vector; tables of vectors are not such. Its step
-            # is scaled to the size of AdamW's, so that one learning rate serves both.
+            # Muon is for matrices that map a vector to a vector, which tables of vectors do not.
+            # Its step is scaled to the size of AdamW's, so that one learning rate serves both.
             linears = [module for module in model.modules() if isinstance(module, nn.Linear)]
             matrices = [linear.weight for linear in linears if linear.weight.requires_grad]
             muon = torch.optim.Muon(
@@ -92,7 +93,7 @@ def _optimizers(model: nn.Module, config: TrainConfig) -> list[Optimizer]:
 
 
 def set_learning_rate(optimizers: Sequence[Optimizer], lr: float) -> None:
-    """Sets the learning rate of all groups of all optimizers."""
+    """Set the learning rate of all groups of all optimizers."""
     for optimizer in optimizers:
         for group in optimizer.param_groups:
             group["lr"] = lr

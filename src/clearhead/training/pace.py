@@ -1,21 +1,21 @@
-"""Whether steps become slower than planned."""
+"""Notices when steps become slower than planned."""
 
 
 class Pace:
-    """Notices when steps become several times slower than planned; a run reports that, and does
-    nothing about it."""
+    """Notices when steps become several times slower than planned. The run only reports it."""
 
     SLOWER = 3.0  # times as slow as planned
-    STEPS = 20  # whose mean is compared
+    STEPS = 20  # number of steps whose mean is compared
 
     def __init__(self, planned: float | None) -> None:
         self.planned = planned
-        """Seconds of a step; None: those of the first steps after the very first ones."""
+        """The planned seconds of a step; None: those of the first steps, except the very first
+        ones."""
         self.times: list[float] = []
         self.is_slow = False
 
     def after_step(self, seconds: float) -> str:
-        """The message to report; empty: nothing new."""
+        """Return the message to report; empty if there is nothing new."""
         self.times.append(seconds)
         if len(self.times) < self.STEPS:
             return ""

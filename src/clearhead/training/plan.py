@@ -1,5 +1,5 @@
-"""The cost of a run before it starts: sizes by calculation, time from a few real steps that are
-then discarded."""
+"""Estimates the cost of a run before it starts: sizes by calculation, and time from a few real
+steps, which are then discarded."""
 
 import sys
 import time
@@ -20,14 +20,14 @@ from clearhead.training.run import Run
 from clearhead.training.schedule import learning_rate
 from clearhead.training.threads import ThreadChoice
 
-N_RATES = 10_000  # that a curve is drawn from
-FEW_STEPS = 6  # timed, unless more are asked for
-WARM_UP = 2  # steps that are not timed: the first ones reserve memory
+N_RATES = 10_000  # number of points of a curve
+FEW_STEPS = 6  # number of timed steps, unless more are asked for
+WARM_UP = 2  # steps that are not timed, because the first ones allocate memory
 
 
 @dataclass(frozen=True, kw_only=True)
 class TrainingPlan:
-    """Sizes, speed and expected duration of a run."""
+    """The sizes, the speed and the expected duration of a run."""
 
     parameters: int
     without_embeddings: int
@@ -41,24 +41,24 @@ class TrainingPlan:
     utilisation: float
     steps: int
     learning_rates: dict[int, float]
-    """The learning rates by step: of all steps, or of some at equal distances."""
+    """The learning rates by step: of all steps, or of some steps at equal distances."""
     threads: ThreadChoice | None = None
     """The number of threads with which the steps were timed, and why; None: as many as torch
-    takes."""
+    uses."""
 
     @property
     def hours(self) -> float:
-        """Expected hours of training for all steps."""
+        """The expected hours of training for all steps."""
         return self.steps * self.seconds_per_step / 3600
 
 
 def make_plan(
     run: Run, n_steps: int = FEW_STEPS, clock: Callable[[], float] = time.perf_counter
 ) -> TrainingPlan:
-    """Times real steps on real batches. This changes the weights: discard the run afterwards."""
+    """Time real steps on real batches. This changes the weights, so discard the run afterwards."""
     config, model = run.recipe.train, run.recipe.model
     assert model is not None
-    keep_freed_memory()  # as training does: without it, steps took up to 40% longer
+    keep_freed_memory()  # training does the same; without it, steps took up to 40% longer
     meter = Meter(model, run.ranks.device, config.precision, run.ranks.tensor)
     run.loader.epochs = None  # there are always enough batches to time
     times, targets = [], []
@@ -97,14 +97,14 @@ def make_plan(
 
 
 def local_bytes(tensors: Sequence[torch.Tensor]) -> int:
-    """Bytes of the shards that this rank holds."""
+    """Return the number of bytes in the shards that this rank holds."""
     local = [t.to_local() if isinstance(t, DTensor) else t for t in tensors]
     return sum(tensor.nbytes for tensor in local)
 
 
 def peak_memory(device: torch.device) -> int:
-    """Bytes that tensors took on an accelerator, or the process without one: Linux counts in
-    kilobytes and macOS does not. 0: unknown on Windows."""
+    """Return the bytes that tensors took on an accelerator, or that the process took without one
+    (Linux counts kilobytes, macOS counts bytes). 0: unknown, on Windows."""
     if device.type in ("cuda", "xpu"):
         return torch.accelerator.max_memory_allocated(device)
     try:

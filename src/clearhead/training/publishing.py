@@ -1,4 +1,4 @@
-"""The model folder of a run: which weights it gets, and how it takes the place of an older one."""
+"""Writes the model folder of a run: chooses its weights, and replaces an older folder."""
 
 import shutil
 
@@ -13,13 +13,14 @@ from clearhead.training.validation import validate
 
 
 def publish(run: Run, corpus: Corpus, say: Say) -> None:
-    """Writes the model folder, in place of an older one."""
+    """Write the model folder in place of an older one."""
     with borrowed(objective_of(run.objective), published_weights(run, say)):
         model = whole_model(run.objective, run.ranks)
         if model is None:
             return
         new, current, old = (run.folder / name for name in (".model.new", "model", ".model.old"))
-        if old.exists() and not current.exists():  # killed between the two renames
+        # an earlier process was killed between the two renames
+        if old.exists() and not current.exists():
             old.rename(current)
         shutil.rmtree(new, ignore_errors=True)
         tokenizers, task = list(corpus.tokenizers.values()), corpus.manifest.task
@@ -38,7 +39,7 @@ def publish(run: Run, corpus: Corpus, say: Say) -> None:
 
 
 def published_weights(run: Run, say: Say) -> NamedWeights | None:
-    """The weights that the model folder gets; None: the present ones."""
+    """Return the weights for the model folder; None: the present ones."""
     publish = run.recipe.train.publish
     if publish == "last" or not run.state.step:
         return run.ema
@@ -69,14 +70,14 @@ def published_weights(run: Run, say: Say) -> NamedWeights | None:
 
 
 def _average_is_worse(run: Run, average: NamedWeights, say: Say) -> bool:
-    """Whether validation finds the last weights better than the average of checkpoints. While a
-    model still learns quickly, an average over many steps is a model of long ago."""
+    """Tell whether validation finds the last weights better than the average of checkpoints. While
+    a model still learns quickly, an average over many steps lags far behind it."""
     if run.valid is None:
         return False
     of_average, of_last = (
         _validation_loss(run, run.valid, weights) for weights in (average, run.ema)
     )
-    worse = not of_average <= of_last  # NaN is worse too
+    worse = not of_average <= of_last  # NaN counts as worse too
     if worse:
         say(
             f"the last weights are published: their validation loss is {of_last:.4f}, that of the "

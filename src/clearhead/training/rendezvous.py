@@ -1,4 +1,4 @@
-"""How the processes that torchrun starts find their devices and each other."""
+"""Lets the processes that torchrun starts find their devices and each other."""
 
 import time
 import uuid
@@ -10,12 +10,12 @@ import torch.distributed as dist
 from clearhead.errors import ClearheadError
 
 BACKENDS = {"cpu": "gloo", "cuda": "cpu:gloo,cuda:nccl", "xpu": "cpu:gloo,xpu:xccl"}
-"""The backend that several ranks exchange tensors with, by kind of device."""
+"""The backend by which several ranks exchange tensors, by kind of device."""
 
 
 def device_of(local_rank: int, kind: str) -> torch.device:
-    """The device of one of several ranks. Kinds that ranks cannot exchange tensors with, such as
-    Apple's, leave the work to the CPU."""
+    """Return the device of one of several ranks. If ranks cannot exchange tensors with a kind of
+    device, such as Apple's, they compute on the CPU."""
     if kind == "cpu" or kind not in BACKENDS:
         return torch.device("cpu")
     n_devices = torch.accelerator.device_count()
@@ -28,10 +28,10 @@ def device_of(local_rank: int, kind: str) -> torch.device:
 
 
 def agree_on_a_start(store: dist.Store, rank: int, world: int, timeout: timedelta) -> str:
-    """A name for this start of the ranks, the same on all of them. torchrun keeps one store for all
-    its restarts, and torch 2.13 would let ranks wait for the dead whose addresses are still in it.
-    Each machine's torchrun counts its own restarts only, so rank 0 makes up the name. What another
-    rank reads may be an older name: it is valid if rank 0 has answered this very process."""
+    """Agree on a name for this start of the ranks. torchrun keeps one store for all its restarts,
+    and torch 2.13 would let ranks wait for dead ranks whose addresses are still in it. Since each
+    machine's torchrun counts only its own restarts, rank 0 makes up the name. Another rank may read
+    an older name: a name is valid if rank 0 has answered this very process."""
     me, patience = uuid.uuid4().hex, f"waited {timeout.total_seconds() / 60:g} minutes"
     remedy = "see the output of torchrun on its machine, or raise train.timeout_minutes"
     if rank == 0:

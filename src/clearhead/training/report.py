@@ -1,5 +1,5 @@
-"""What a run reports while it trains: numbers go to `metrics.jsonl`, messages to `log.txt`, and
-both to further listeners (a progress bar, a tracker). Only rank 0 reports."""
+"""Reports what a run does while it trains: numbers go to `metrics.jsonl`, messages to `log.txt`,
+and both to further listeners (a progress bar, a tracker). Only rank 0 reports."""
 
 import hashlib
 import json
@@ -15,21 +15,23 @@ from typing import Any, Protocol
 from clearhead.errors import ClearheadError
 from clearhead.files import open_plain, sync, write_whole
 
-METRICS, LOG, CHECKPOINTS = "metrics.jsonl", "log.txt", "checkpoints"  # in the folder of a run
+# the file's name in the folder of a run
+METRICS, LOG, CHECKPOINTS = "metrics.jsonl", "log.txt", "checkpoints"
 MAX_LINE = 2**24
-"""Bytes of a line; one that names every sample of a skipped step has thousands."""
+"""The highest number of bytes in a line. A line that names every sample of a skipped step has
+thousands."""
 TIMED = ("tokens_per_second", "utilisation")
-"""Values that differ between two runs of the same steps; they are last in a line."""
+"""Values that differ between two runs of the same steps. They come last in a line."""
 SAMPLES = "samples"
-"""A key beside the numbers of a validation: texts with their translations."""
-SHOWN = 160  # characters of a text
+"""A key next to the numbers of a validation: texts with their translations."""
+SHOWN = 160  # the highest number of characters of a text
 MetricsLine = dict[str, Any]
 _log = logging.getLogger("clearhead")
 
 
 class Listener(Protocol):
-    """Receives what a run reports: `step` gets every step's numbers, `validation` those of each
-    validation, `say` a message for people."""
+    """Receives what a run reports. `step` gets the numbers of every step, `validation` those of
+    each validation, and `say` a message for people."""
 
     def step(self, record: MetricsLine) -> None: ...
     def validation(self, record: MetricsLine) -> None: ...
@@ -38,13 +40,13 @@ class Listener(Protocol):
 
 
 class Reporter:
-    """Passes everything on to all listeners."""
+    """Passes all reports on to all listeners."""
 
     def __init__(self, listeners: Sequence[Listener] = ()) -> None:
         self.listeners = list(listeners)
 
     def put_first(self, listener: Listener) -> None:
-        """A listener that receives everything before the others."""
+        """Add a listener that receives every report before the others do."""
         self.listeners.insert(0, listener)
 
     def step(self, record: MetricsLine) -> None:
@@ -76,7 +78,7 @@ class RunFiles:
         self._sha256 = hashlib.sha256()
 
     def forget_after(self, step: int) -> None:
-        """Removes the lines of steps that will be repeated."""
+        """Remove the lines of steps that will be repeated."""
         self.metrics.close()
         path = self.metrics.path
         records = read_metrics(path)
@@ -99,12 +101,12 @@ class RunFiles:
         self.log.add(f"{time.strftime('%Y-%m-%d %H:%M:%S')}  {text}")
 
     def sync(self) -> None:
-        """Brings every line of the metrics to the disk; raises OSError if one does not fit."""
+        """Sync every line of the metrics to the disk. Raises OSError if a line does not fit."""
         self.metrics.sync()
 
     def metrics_sha256(self) -> str:
-        """A hash of every line of the metrics so far. A checkpoint keeps it, so that lines which
-        are lost or changed later are noticed."""
+        """Return a hash of all lines of the metrics so far. Checkpoints store it, so that lost or
+        changed lines are noticed later."""
         return self._sha256.hexdigest()
 
     def close(self) -> None:
@@ -118,8 +120,8 @@ class RunFiles:
 
 
 class _Lines:
-    """A file that grows by lines. Lines that do not fit on a full disk are written later: a full
-    disk for the log does not end the run."""
+    """A file that grows by lines. If a disk is full, its lines are written later: a full disk for
+    the log does not end the run."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -132,7 +134,7 @@ class _Lines:
         try:
             self._write()
         except OSError as error:
-            if self.waiting.count(b"\n") == 1:  # said once
+            if self.waiting.count(b"\n") == 1:  # this is said only once
                 _log.warning(
                     "%s: %s; lines are kept and written when there is space",
                     self.path,
@@ -147,7 +149,7 @@ class _Lines:
             while self.waiting:
                 self._write()
             os.fsync(self.file.fileno())
-            sync(self.path.parent)  # the file may be new, or have replaced another
+            sync(self.path.parent)  # the file may be new, or may have replaced another one
         except OSError as error:
             raise OSError(error.errno, error.strerror, str(self.path)) from error
 
@@ -188,7 +190,7 @@ class Trackers:
                     f"train.trackers: {name!r} needs another package; install it with: "
                     f"pip install {package}"
                 ) from None
-            except Exception as error:  # of any tracker's own kind
+            except Exception as error:  # of any type that a tracker raises
                 raise ClearheadError(
                     f"train.trackers: {name!r} does not start ({type(error).__name__}: {error}); "
                     "set it up, or leave it out"
@@ -219,7 +221,8 @@ class Trackers:
             self._try(tracker, partial(tracker.log, numbers, step=record["step"]))
 
     def _try(self, tracker: Any, call: Callable[[], object]) -> None:
-        """A tracker that fails is left out from then on: the run does not depend on it."""
+        """Call a tracker. If it fails, it is left out from then on, as the run does not depend on
+        it."""
         try:
             call()
         except Exception as error:
@@ -233,7 +236,7 @@ class Trackers:
 
 
 def read_metrics(path: Path) -> list[MetricsLine]:
-    """The whole lines of a metrics file, which may be written right now."""
+    """Read the complete lines of a metrics file, which a run may be writing at this moment."""
     if not path.is_file():
         return []
     records: list[MetricsLine] = []
@@ -243,7 +246,8 @@ def read_metrics(path: Path) -> list[MetricsLine]:
                 continue
             try:
                 record = json.loads(line.decode("utf-8", errors="replace"))
-            except (ValueError, RecursionError):  # part of a line, joined to the next by a restart
+            except (ValueError, RecursionError):
+                # part of a line, which a restart has joined to the next line
                 continue
             if isinstance(record, dict) and type(record.get("step")) is int:
                 records.append(record)
@@ -251,7 +255,7 @@ def read_metrics(path: Path) -> list[MetricsLine]:
 
 
 def step_line(record: MetricsLine) -> str:
-    """A step's numbers as one line for people."""
+    """Format a step's numbers as one line for people."""
     if record.get("skipped") and "samples" not in record:
         return (
             f"step {record['step']:,} was skipped: its gradient overflowed in fp16 with the loss "
@@ -270,12 +274,13 @@ def step_line(record: MetricsLine) -> str:
 
 
 def validation_line(record: MetricsLine) -> str:
-    """A validation's numbers as one line for people, and below it the translations that it shows,
-    if there are any."""
+    """Format a validation's numbers as one line for people, with the translations that it shows, if
+    any, below it."""
     hidden = ["step", "valid", "new_best", SAMPLES]
     perplexity = record.get("perplexity")
     if "accuracy" in record or (isinstance(perplexity, float) and perplexity > 1e6):
-        hidden.append("perplexity")  # labels are no words; and a huge one says less than the loss
+        # labels are not words, and a huge perplexity says less than the loss
+        hidden.append("perplexity")
     numbers = "".join(
         f"  {name} {value if isinstance(value, str) else format(value, '.4f')}"
         for name, value in record.items()
@@ -286,7 +291,7 @@ def validation_line(record: MetricsLine) -> str:
 
 
 def sample_lines(record: MetricsLine) -> list[str]:
-    """The translations of a validation, a line for each text."""
+    """Format the translations of a validation, with one line for each text."""
     samples = record.get(SAMPLES)
     return [
         f"  {name:<12}{_one_line(str(text))}"
@@ -301,7 +306,7 @@ def _one_line(text: str) -> str:
 
 
 def _flat(facts: MetricsLine) -> MetricsLine:
-    """A recipe for trackers, which take words and numbers only."""
+    """Flatten a recipe for trackers, which only take words and numbers."""
     return {
         f"{section}.{key}": value if isinstance(value, int | float | str | bool) else str(value)
         for section, values in facts.items()

@@ -1,4 +1,5 @@
-"""A run: recipe, data, model, optimizer and loader, new or restored from a checkpoint. Its folder:
+"""A run: recipe, data, model, optimizer and loader, either new or restored from a checkpoint. Its
+folder contains:
 
 recipe.toml     every key, as it was used        metrics.jsonl   a line for each step
 log.txt         messages                         checkpoints/    what it resumes from
@@ -44,10 +45,10 @@ _log = logging.getLogger("clearhead")
 
 @dataclass
 class Run:
-    """Everything that the training loop works on."""
+    """Everything on which the training loop works."""
 
     folder_or_none: Path | None
-    """The folder of the run; None: a trial, which is not resumed and writes nothing."""
+    """The folder of the run; None: a trial run, which is not resumed and writes nothing."""
     recipe: Recipe
     ranks: Ranks
     objective: nn.Module
@@ -60,10 +61,10 @@ class Run:
     state: TrainState
     ema: NamedWeights | None
     metrics_sha256: Callable[[], str | None] = lambda: None
-    """Hashes the lines of metrics.jsonl so far; None: this process writes no metrics."""
+    """Computes the hash of the lines of metrics.jsonl so far; None: this process writes no
+    metrics."""
     claimed_sha256: str | None = None
-    """The hash that the checkpoint recorded from which this run resumes; older checkpoints have
-    none."""
+    """The hash in the checkpoint from which this run resumes; older checkpoints have none."""
 
     @property
     def folder(self) -> Path:
@@ -72,8 +73,8 @@ class Run:
         return self.folder_or_none
 
     def follow(self, files: RunFiles, say: Say) -> None:
-        """Continues the files of the run: lines of steps that will be repeated are removed, and
-        those of the steps before a checkpoint are on the disk before the checkpoint names them."""
+        """Continue the files of the run. Lines of steps that will be repeated are removed. The
+        lines of the steps before a checkpoint are on the disk before the checkpoint names them."""
         files.forget_after(self.state.step)
         if self.claimed_sha256 not in (None, files.metrics_sha256()):
             say(
@@ -84,14 +85,16 @@ class Run:
         self.checkpoints.before_naming = files.sync
 
     def tensors(self) -> Tensors:
-        """The tensors of a checkpoint, under names that do not depend on wrapping or sharding."""
+        """Return the tensors of a checkpoint, under names that do not depend on wrapping or
+        sharding."""
         model, optimizer = get_state_dict(self.objective, self.optimizers)
-        # The groups' settings come from the recipe, not from the past.
+        # The settings of the groups come from the recipe, not from the checkpoint.
         state: Tensors = {"model": model, "optimizer": optimizer["state"]}
         return state if self.ema is None else {**state, "ema": self.ema}
 
     def facts(self) -> dict[str, Any]:
-        """What a checkpoint stores beside tensors: counters, recipe, versions, number of ranks."""
+        """Return what a checkpoint stores besides tensors: counters, recipe, versions, number of
+        ranks."""
         return {
             "state": asdict(self.state),
             "loader": self.loader.state(),
@@ -103,17 +106,17 @@ class Run:
         }
 
     def save(self) -> None:
-        """Writes a checkpoint of the current step."""
+        """Write a checkpoint of the current step."""
         self.checkpoints.save(self.state.step, self.tensors(), self.facts())
 
     def start_saving(self) -> None:
-        """Starts to write a checkpoint; with `async_save`, training continues meanwhile."""
+        """Start to write a checkpoint. With `async_save`, training continues meanwhile."""
         if not self.recipe.train.async_save:
             return self.save()
         self.checkpoints.start(self.state.step, self.tensors(), self.facts())
 
     def restore(self, checkpoint: Checkpoint, say: Say) -> None:
-        """Resumes from a checkpoint, if the recipe still describes the same run."""
+        """Resume from a checkpoint, if the recipe still describes the same run."""
         try:
             self._restore(checkpoint, say)
         except ClearheadError:
@@ -163,8 +166,8 @@ def open_run(
     *,
     own_parts: OwnParts = NONE,
 ) -> Run:
-    """A new run, or one that resumes from its newest whole checkpoint. Without a folder it is a
-    trial: nothing is resumed and nothing written."""
+    """Open a new run, or a run that resumes from its newest complete checkpoint. Without a folder,
+    it is a trial run: nothing is resumed and nothing is written."""
     if folder is not None:
         refuse_unusual(folder)
         check_shared(folder, ranks)
@@ -216,19 +219,19 @@ def _train_loader(
 
 
 def open_trial(recipe: Recipe, corpus: Corpus, ranks: Ranks, own_parts: OwnParts = NONE) -> Run:
-    """A run whose steps are discarded: nothing is resumed and nothing written."""
+    """Open a run whose steps are discarded. Nothing is resumed and nothing is written."""
     return open_run(recipe, corpus, None, ranks, _log.info, own_parts=own_parts)
 
 
 @contextmanager
 def locked_run_folder(folder: Path) -> Iterator[None]:
-    """Locks a run's folder, in which one process writes at a time, and which may have been sent by
-    somebody."""
+    """Lock a run's folder, into which one process writes at a time. The folder may come from
+    somebody else."""
     refuse_unusual(folder)
     folder.mkdir(parents=True, exist_ok=True)
     refusal = f"another process trains in {folder}; wait for it, or name another folder: folder=…"
     with locked(folder / ".lock", refusal):
-        for path in folder.iterdir():  # of a process that was killed
+        for path in folder.iterdir():  # left by a process that was killed
             if PARTIAL_FILES.fullmatch(path.name):
                 path.unlink()
         yield

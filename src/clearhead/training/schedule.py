@@ -1,4 +1,5 @@
-"""The learning rate as a pure function of the step: nothing to save, nothing to resume."""
+"""Computes the learning rate as a pure function of the step: there is no state to save or
+restore."""
 
 import math
 
@@ -6,8 +7,8 @@ from clearhead.config.train import TrainConfig
 
 
 def learning_rate(step: int, config: TrainConfig, d_model: int) -> float:
-    """The learning rate of update number `step`, counted from 1. All schedules rise in a straight
-    line for `warmup_steps` first; the paper's (section 5.3) is noam."""
+    """Return the learning rate of update number `step`, counted from 1. All schedules first rise in
+    a straight line for `warmup_steps`; noam is the paper's schedule (section 5.3)."""
     warmup = config.warmup_steps
     match config.schedule:
         case "noam":

@@ -1,4 +1,5 @@
-"""Ranks on several machines write into one run folder, which must be on a disk that all share."""
+"""Checks that ranks on several machines write into one run folder, which must be on a disk that all
+machines share."""
 
 import shutil
 import uuid
@@ -10,15 +11,16 @@ from clearhead.training.distributed import Ranks
 
 
 class NotSharedError(CheckpointError):
-    """The ranks write to different disks: no checkpoint of this run can be complete."""
+    """Raised if the ranks write to different disks: no checkpoint of this run could be complete."""
 
 
 def check_shared(folder: Path, ranks: Ranks) -> None:
-    """Checks before hours of work that all ranks share a disk: every rank writes a file, and rank 0
+    """Check before hours of work that all ranks share a disk: every rank writes a file, and rank 0
     looks for all of them."""
     if ranks.world == 1:
         return
-    # A new name at every start, since network disks remember for a while what was not there.
+    # The name is new at every start, since network disks remember for a while which names did not
+    # exist.
     tried = folder / ranks.gather(f".shared-{uuid.uuid4().hex}")[0]
     problem = ""
     try:
@@ -34,8 +36,8 @@ def check_shared(folder: Path, ranks: Ranks) -> None:
 
 
 def check_seen(folder: Path, names: Iterable[str], ranks: Ranks) -> None:
-    """Raises on every rank if rank 0 does not see one of these files, `__RANK_…`, which the ranks
-    have written. Then the folder is removed."""
+    """Raise on every rank if rank 0 does not see one of the files `__RANK_…` that the ranks have
+    written. Then remove the folder."""
     unseen = [name for name in sorted(names) if not (folder / name).exists()]
     if unseen := ranks.gather(unseen)[0]:
         shutil.rmtree(folder, ignore_errors=True)

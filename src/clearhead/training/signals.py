@@ -1,5 +1,5 @@
-"""Requests to stop: a signal, or the end of the time that was given. Nothing is interrupted: the
-loop checks after each step."""
+"""Requests to stop: a signal, or the end of the time limit. Nothing is interrupted, because the
+loop checks for requests after each step."""
 
 import signal
 import threading
@@ -11,15 +11,15 @@ STOPPED = 75
 
 
 class StopRequests:
-    """SIGTERM and SIGINT while the block runs in the main thread. More signals change nothing:
-    whatever is being written is finished."""
+    """Catches SIGTERM and SIGINT while the block runs in the main thread. Further signals change
+    nothing: files that are being written are finished."""
 
     def __init__(self, max_minutes: float | None = None) -> None:
         self.deadline = None if max_minutes is None else time.monotonic() + 60 * max_minutes
         self.signal: str | None = None
 
     def __enter__(self) -> "StopRequests":
-        # Signals reach the main thread; no other can ask for them.
+        # Signals reach the main thread, and no other thread can ask for them.
         here = threading.current_thread() is threading.main_thread()
         numbers = (signal.SIGTERM, signal.SIGINT) if here else ()
         self._before = {number: signal.signal(number, self._note) for number in numbers}
@@ -34,7 +34,7 @@ class StopRequests:
 
     @property
     def reason(self) -> str | None:
-        """Why to stop; None: no request."""
+        """The reason to stop; None: no request."""
         if self.signal is None and self.deadline is not None and time.monotonic() > self.deadline:
             return "max_minutes"
         return self.signal

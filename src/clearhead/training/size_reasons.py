@@ -1,4 +1,4 @@
-"""Why `clearhead new` chose these sizes, in sentences for the user."""
+"""Explains to the user, in sentences, why `clearhead new` chose these sizes."""
 
 import math
 from typing import Any
@@ -8,7 +8,7 @@ from clearhead.training.sizing import MeasuredText, Sized, documents, lengths
 
 
 def reasons_for(sized: Sized) -> list[str]:
-    """A sentence or two for each choice."""
+    """Return a sentence or two for each choice."""
     text, values = sized.text, sized.values
     template = text.template
     size, shape, seconds, targets = sized.chosen

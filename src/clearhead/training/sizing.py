@@ -1,5 +1,6 @@
-"""Sizes for somebody's own text, by the policy in `sizes.py`: a sample of the text is prepared, and
-a few real steps of each candidate are timed on this machine. `size_reasons.py` explains them."""
+"""Chooses sizes for your own text, by the policy in `sizes.py`. It prepares a sample of the text,
+and times a few real steps of each candidate on this machine. `size_reasons.py` explains the
+choices."""
 
 import math
 import tempfile
@@ -58,8 +59,8 @@ class MeasuredText:
     corpus: Corpus
     vocab_size: int
     tokens: int
-    """The tokens to be guessed in one pass: those of the target, if there is one; a classifier's
-    labels; the masked tokens, if some are masked."""
+    """The number of tokens to predict in one pass: those of the target, if there is one; the labels
+    of a classifier; the masked tokens, if some are masked."""
     read: int
     """The tokens of the larger side."""
     longest: int
@@ -69,7 +70,7 @@ class MeasuredText:
 
 
 class SizeCandidate(NamedTuple):
-    """A model and its batches, and what a step of them takes."""
+    """A model and its batches, with the cost of a step."""
 
     size: Size
     shape: dict[str, Any]
@@ -82,13 +83,13 @@ class SizeCandidate(NamedTuple):
 
     @property
     def speed(self) -> float:
-        """Tokens to guess per second."""
+        """The number of predicted tokens per second."""
         return self.targets / self.seconds
 
 
 @dataclass(frozen=True, kw_only=True)
 class Sized:
-    """The chosen values, and what they were chosen for."""
+    """The chosen values, and the facts on which the choice is based."""
 
     values: dict[str, Any]
     """The values by the recipe's dotted keys."""
@@ -111,8 +112,8 @@ def size_recipe(
     clock: Clock = time.perf_counter,
     threads: int | None = None,
 ) -> Sized:
-    """Values for the template's keys. Its paths are those of the text, absolute. `clock` is what
-    minutes are counted by: `time.process_time` counts those of the processor."""
+    """Choose values for the template's keys. Its paths are absolute paths of the text. `clock`
+    counts the minutes: `time.process_time` counts those of the processor."""
     trials = Trials(threads, clock)
     with tempfile.TemporaryDirectory(prefix="clearhead-") as folder:
         text = _measure(template, Path(folder))
@@ -132,7 +133,7 @@ def size_recipe(
 
 
 def _own_size(template: Recipe) -> Size:
-    """The size of the model that training starts from."""
+    """Return the size of the model from which training starts."""
     model = template.model
     assert model is not None
     shape = (model.d_model, model.n_layers, model.n_heads, model.d_ff)
@@ -147,8 +148,9 @@ def _candidate(text: MeasuredText, size: Size, batch_tokens: int, trials: Trials
 def _with_larger_batches(
     text: MeasuredText, chosen: SizeCandidate, minutes: float, trials: Trials
 ) -> SizeCandidate:
-    """Doubled as long as that makes the machine faster, and leaves enough updates. With as many
-    tokens in all, more updates teach more: where it is not faster, a batch stays small."""
+    """Double the batch as long as that makes the machine faster and leaves enough updates. For the
+    same number of tokens, more updates teach more, so a batch stays small if a larger one is not
+    faster."""
     batch_tokens = BATCH_TOKENS
     while batch_tokens < BATCH_TOKENS_AT_MOST and chosen.updates(minutes) >= UPDATES_KEPT:
         batch_tokens *= 2
@@ -160,7 +162,7 @@ def _with_larger_batches(
 
 
 def _sized(text: MeasuredText, chosen: SizeCandidate, minutes: float, fits: Size) -> Sized:
-    """The values of a candidate, and of the rhythm in which it is trained."""
+    """Return the values of a candidate, and of the intervals at which it is validated and saved."""
     task, size, targets = text.template.data.task, chosen.size, chosen.targets
     enough = max(STEPS_AT_LEAST, int(PASSES_ENOUGH[task] * text.tokens / targets))
     steps = max(1, min(chosen.updates(minutes), enough))
@@ -190,7 +192,8 @@ def _sized(text: MeasuredText, chosen: SizeCandidate, minutes: float, fits: Size
 
 
 def _can_watch(longest: int, seconds: float, minutes: float) -> bool:
-    """Whether validations may translate: a model that has hardly begun writes as much as it may."""
+    """Tell whether validations may translate: a model that has hardly begun to learn generates
+    texts of the highest length."""
     a_token_of_each = SECONDS_PER_DECODING_STEP + seconds * N_WATCHED_SENTENCES / BATCH_TOKENS
     time_for_it = MAX_SHARE_OF_WATCHING * 60 * minutes
     there = find_spec("sacrebleu") is not None
@@ -209,7 +212,8 @@ def _measure(template: Recipe, folder: Path) -> MeasuredText:
     scale = surveyed.n_bytes / surveyed.sample_bytes
     guessed = template.batches.p_mask if template.data.task == "masked-lm" else 1.0
     side = list(facts.tokens)[-1]
-    whole = surveyed.longest / max(1, len(surveyed.longest_text.encode()))  # only its head was kept
+    # only the beginning of the longest text was kept
+    whole = surveyed.longest / max(1, len(surveyed.longest_text.encode()))
     longest = int(whole * len(corpus.tokenizers[side].encode(surveyed.longest_text)))
     too_long = facts.skipped.get("too-long", 0)
     return MeasuredText(
@@ -225,7 +229,7 @@ def _measure(template: Recipe, folder: Path) -> MeasuredText:
 
 
 def _shape(text: MeasuredText, size: Size, batch_tokens: int) -> dict[str, Any]:
-    """What a candidate is made of: data, batches and model."""
+    """Return the settings of a candidate: data, batches and model."""
     template, data = text.template, text.template.data
     shape: dict[str, Any] = {
         "data.vocab_size": None if data.tokenizer == "file" else text.vocab_size,
@@ -259,11 +263,11 @@ def _shape_of_labelled_texts(text: MeasuredText, batch_tokens: int) -> dict[str,
 
 
 def _shape_of_masked_texts(text: MeasuredText, batch_tokens: int) -> dict[str, Any]:
-    # They are held out as labelled ones are: a classifier's test texts are the same.
+    # They are held out like labelled texts, so that the classifier's test texts are the same.
     shape = _shape_of_documents(text, TELLS_3_POINTS / text.survey.documents)
     length = shape["model.max_length"]
     _check_tokens(text, shape["data.held_out"], length)
-    # Rows as long as the model can read, so that it learns all positions.
+    # Rows are as long as the model can read, so that it learns all positions.
     rows = {"batches.length": length, "batches.batch_size": max(1, batch_tokens // length)}
     return shape | rows
 
@@ -283,8 +287,8 @@ def _shape_of_running_text(text: MeasuredText, batch_tokens: int) -> dict[str, A
 
 
 def _shape_of_documents(text: MeasuredText, tested: float) -> dict[str, Any]:
-    """The shape for texts that are read one by one, of which the share `tested` is kept for the
-    test if that is not too much."""
+    """Return the shape for texts that are read one by one. The share `tested` of them is kept for
+    the test, if that is not too much."""
     most, at_least = lengths(text.template)
     longest = min(most, TOO_LONG, max(32, -(-text.longest * 5 // 4 // 32) * 32))
     n_documents = text.corpus.facts("train").documents
@@ -302,12 +306,12 @@ def _shape_of_documents(text: MeasuredText, tested: float) -> dict[str, Any]:
         "data.held_out_test": max(held_out, round(min(0.2, tested), 6)),
         "data.hold_out": "groups",
         "data.max_tokens": longest,
-        "model.max_length": max(at_least, longest + 1),  # and a classifier's mask
+        "model.max_length": max(at_least, longest + 1),  # plus the mask of a classifier
     }
 
 
 def _check_tokens(text: MeasuredText, held_out: float, length: int) -> None:
-    """Validation needs a row or two."""
+    """Raises if the text is too small: validation needs a row or two."""
     if text.read * held_out <= 2 * length:
         raise DataError(
             f"there are only about {text.read:,} tokens of text, but a language model needs "
@@ -316,8 +320,8 @@ def _check_tokens(text: MeasuredText, held_out: float, length: int) -> None:
 
 
 def lengths(template: Recipe) -> tuple[int, int]:
-    """The highest number of tokens of a document, and the lowest number that the model must hold.
-    Learned positions have a fixed number; all others are computed, and can be extended."""
+    """Return the highest number of tokens in a document, and the lowest number that the model must
+    hold. Learned positions have a fixed number; all others are computed and can be extended."""
     assert template.model is not None
     if template.train.start_from is None:
         return TOO_LONG, 128 if template.data.task != "language-model" else 1
@@ -327,17 +331,18 @@ def lengths(template: Recipe) -> tuple[int, int]:
 
 
 def documents(task: Task) -> str:
-    """What the text consists of."""
+    """Name the documents of which the text consists."""
     return "pairs" if task == "pairs" else "texts"
 
 
 def _time(text: MeasuredText, shape: dict[str, Any], trials: Trials) -> tuple[float, float]:
-    """Seconds and targets of a step, from a few real ones on the sample."""
+    """Measure the seconds and targets of a step, from a few real steps on the sample."""
     recipe = with_values(
         text.template,
         {
             **shape,
-            "model.max_length": max(TOO_LONG + 1, shape["model.max_length"]),  # whatever there is
+            # with all the text there is
+            "model.max_length": max(TOO_LONG + 1, shape["model.max_length"]),
             "train.validate_every": 0,
             "train.patience": None,
             "train.publish": "last",

@@ -1,4 +1,4 @@
-"""A new run that starts with the weights of a model folder (fine-tuning)."""
+"""Starts a new run with the weights of a model folder (fine-tuning)."""
 
 import logging
 from dataclasses import asdict, replace
@@ -33,8 +33,8 @@ FREE = ("attention", "p_dropout", "p_attention_dropout", "init_std")
 
 @torch.no_grad()
 def start_from(path: str | Path, model: Model, corpus: Corpus) -> None:
-    """Copies the weights of a run or a model folder into a model, whole or sharded, if tokenizer
-    and shape agree."""
+    """Copy the weights of a run or a model folder into a model, whole or sharded, if tokenizer and
+    shape agree."""
     folder = model_folder_of(user_path(path))
     if not folder.is_dir():
         raise ConfigError(
@@ -48,25 +48,25 @@ def start_from(path: str | Path, model: Model, corpus: Corpus) -> None:
     state, other_labels = first.state_dict(), first.config.labels != model.config.labels
     for name, parameter in model.named_parameters():
         if other_labels and name.startswith("head."):
-            continue  # a head for these labels has still to be learnt
+            continue  # a head for these labels must still be learnt
         values = state[name].to(parameter.device, parameter.dtype)
         if values.shape != parameter.shape:  # a table from elsewhere, with rows that no token uses
             values = values[: len(parameter)]
         if isinstance(parameter, DTensor):
-            # Every rank has read all of it, and keeps its share.
+            # Every rank has read the whole tensor, and keeps its shard.
             mesh, placements = parameter.device_mesh, parameter.placements
             values = distribute_tensor(values, mesh, placements, src_data_rank=None)
         parameter.copy_(values)
     for name, buffer in model.named_buffers():
-        if name in state:  # of a part of the user's own
+        if name in state:  # which belongs to a user's own part
             buffer.copy_(state[name])
 
 
 def recipe_from(template: Recipe, folder: Path, prepared: Path | None = None) -> Recipe:
-    """The template with the tokenizer, the shape and the weights of a run or a model folder, and
-    the learning rate of its first training, or the one that suits its width: gentler ones were
-    found to learn too little of the new text. `prepared`: what that run was trained on, to be
-    rehearsed, and validated on as well."""
+    """Return the template with the tokenizer, the shape and the weights of a run or a model folder.
+    The learning rate is that of its first training, or the one that suits its width: lower rates
+    were found to learn too little of the new text. `prepared` is the data on which that run was
+    trained, to be rehearsed and validated on as well."""
     model_folder = model_folder_of(folder)
     if not model_folder.is_dir():
         raise FolderError(
@@ -90,7 +90,7 @@ def recipe_from(template: Recipe, folder: Path, prepared: Path | None = None) ->
     if first.is_file():
         recipe = load_recipe(str(first))
         lr, special = recipe.train.lr, recipe.data.special_tokens
-        if recipe.train.schedule == "noam":  # where it is a factor, and not the highest rate
+        if recipe.train.schedule == "noam":  # with noam, lr is a factor, not the highest rate
             top = min(recipe.train.warmup_steps, recipe.train.steps)
             lr = learning_rate(top, recipe.train, description.model.d_model)
     else:
@@ -121,7 +121,8 @@ def recipe_from(template: Recipe, folder: Path, prepared: Path | None = None) ->
 def _special_tokens(
     model_folder: Path, description: Description, usual: tuple[str, ...]
 ) -> tuple[str, ...]:
-    """The names in a tokenizer from elsewhere; one that it has not is its end."""
+    """Return the names of special tokens in a tokenizer from elsewhere. The end token replaces a
+    token that the tokenizer lacks."""
     tokenizer, ids, pad = open_tokenizer(model_folder), description.ids, description.model.pad_id
     vocabulary = tokenizer.get_vocab()
     for names in (usual, OF_BERT[: len(usual)]):
@@ -149,7 +150,7 @@ def _special_tokens(
 
 
 def _can_be_validated_on(prepared: Path, task: Task, model_folder: Path) -> bool:
-    """Whether text of the first training is there, as the new run could read it."""
+    """Tell whether the text of the first training exists in a form that the new run can read."""
     if not (prepared / MANIFEST).is_file():
         return False
     try:
@@ -163,7 +164,7 @@ def _can_be_validated_on(prepared: Path, task: Task, model_folder: Path) -> bool
 
 
 def other_corpora(folders: tuple[str, ...], corpus: Corpus) -> dict[str, Corpus]:
-    """The corpora that `train.also_validate` names, by the names of their folders."""
+    """Return the corpora that `train.also_validate` names, by the names of their folders."""
     corpora: dict[str, Corpus] = {}
     for folder in folders:
         name = Path(folder).name
@@ -175,7 +176,8 @@ def other_corpora(folders: tuple[str, ...], corpus: Corpus) -> dict[str, Corpus]
 
 
 def other_corpus(key: str, folder: str, corpus: Corpus, split: str) -> Corpus:
-    """Another prepared folder, which a key names, if a split of it means the same to the model."""
+    """Open another prepared folder, which a key names, if one of its splits means the same to the
+    model."""
     other = open_corpus(user_path(folder))
     vocabularies = [
         {side: tokenizer.library.get_vocab() for side, tokenizer in opened.tokenizers.items()}
@@ -196,8 +198,8 @@ def other_corpus(key: str, folder: str, corpus: Corpus, split: str) -> Corpus:
 
 
 def check_fits(folder: Path, config: ModelConfig, corpus: Corpus) -> None:
-    """Raises unless tokenizer and model shape of the folder are those of the run."""
-    # The tokenizer first: of another one, the sizes say the least.
+    """Raises unless the tokenizer and the model's shape in the folder are those of the run."""
+    # The tokenizer is checked first: if it differs, comparing sizes says little.
     names = {facts.file for facts in corpus.manifest.tokenizers.values()}
     for name in sorted(names):
         there, here = (open_tokenizer(where, name).get_vocab() for where in (folder, corpus.folder))
@@ -216,12 +218,12 @@ def check_fits(folder: Path, config: ModelConfig, corpus: Corpus) -> None:
     there = asdict(described)
     free = {*FREE}
     if described.positions != "learned" and config.max_length >= described.max_length:
-        free.add("max_length")  # computed, not learnt: a longer table is the same and more
+        free.add("max_length")  # computed, not learnt: a longer table only has more rows
     if config.labels:
-        # Of an encoder with any head: its layers are kept. A classifier has no output over tokens.
+        # The layers of an encoder with any head are kept. A classifier has no output over tokens.
         free |= {"labels", "tie_output", "output_bias"}
     if described.vocab_size > config.vocab_size:
-        free.add("vocab_size")  # of the same tokenizer: rows that no token uses are left out
+        free.add("vocab_size")  # the tokenizer is the same; rows that no token uses are left out
     changes = [
         f"{name} is {there[name]!r} there and {value!r} here"
         for name, value in asdict(config).items()

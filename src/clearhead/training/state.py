@@ -1,5 +1,5 @@
 """The counters of a run, which a checkpoint restores. Everything else about a step follows from the
-recipe, the data and the step's number."""
+recipe, the data and the number of the step."""
 
 import math
 import platform
@@ -11,9 +11,9 @@ from clearhead.config.checks import MOST
 from clearhead.config.train import TrainConfig
 from clearhead.training.step import LOWEST_SCALE, Update
 
-# torch.amp.GradScaler's rule and numbers. The class itself keeps the scale on the device, so as not
-# to wait for the flag of an overflow; a step waits once anyway, and a number of the host is just
-# another counter of a checkpoint.
+# The rule and numbers are those of torch.amp.GradScaler. That class keeps the scale on the device
+# to avoid waiting for the flag of an overflow. Here, a step waits once anyway, and a number on the
+# host is just another counter in a checkpoint.
 FIRST_SCALE, HIGHEST_SCALE = 2.0**16, 2.0**64
 GROW_AFTER = 2000
 
@@ -37,12 +37,14 @@ class TrainState:
     loss_scale: float = FIRST_SCALE
     """The loss scale of the next step (fp16 only)."""
     good_steps: int = 0
-    """fp16 only: updates since the scale last changed; after so many it is doubled."""
+    """fp16 only: number of updates since the scale last changed; after a fixed number of updates,
+    the scale is doubled."""
     overflows: int = 0
-    """fp16 only: steps that were skipped because their gradient overflowed, over all restarts."""
+    """fp16 only: number of steps that were skipped because their gradient overflowed, over all
+    restarts."""
 
     def after(self, update: Update) -> "TrainState":
-        """The state after one more step."""
+        """Return the state after one more step."""
         counted = replace(
             self,
             step=self.step + 1,
@@ -62,7 +64,7 @@ class TrainState:
         return replace(self, loss_scale=min(HIGHEST_SCALE, 2 * self.loss_scale), good_steps=0)
 
     def validated(self, value: float, config: TrainConfig) -> "TrainState":
-        """The state after a validation. A NaN is never the best."""
+        """Return the state after a validation. A NaN is never the best."""
         sign = 1 if config.best_is == "lowest" else -1
         better = self.best is None or sign * value < sign * self.best
         if better and not math.isnan(value):
@@ -71,8 +73,8 @@ class TrainState:
 
 
 def read_state(values: dict[str, Any]) -> TrainState:
-    """The counters of a checkpoint, which somebody else may have written. Raises ValueError or
-    TypeError if they are none."""
+    """Read the counters of a checkpoint, which somebody else may have written. Raises ValueError or
+    TypeError if they are not counters."""
     state = TrainState(**values)
     whole = {"step": state.step, "targets": state.targets, "skips": state.skips}
     whole |= {"stale": state.stale, "best_step": state.best_step or 0}
@@ -92,6 +94,6 @@ def read_state(values: dict[str, Any]) -> TrainState:
 
 
 def versions() -> dict[str, str]:
-    """Versions of the libraries that a step's numbers depend on."""
+    """Return the versions of the libraries on which a step's numbers depend."""
     packages = ("clearhead", "torch", "numpy", "tokenizers")
     return {"python": platform.python_version(), **{name: version(name) for name in packages}}

@@ -1,5 +1,5 @@
-"""One update of the weights: a global batch in, the same update out, however many micro-batches
-and ranks share the work."""
+"""Takes one update of the weights. The same global batch gives the same update, whatever number of
+micro-batches and ranks share the work."""
 
 import math
 from collections.abc import Sequence
@@ -20,7 +20,7 @@ LOWEST_SCALE = 1.0
 
 
 class Update(NamedTuple):
-    """What a step saw, the same on every rank."""
+    """The results of a step, which are the same on every rank."""
 
     loss: float
     """Nats for each target of the global batch."""
@@ -36,8 +36,8 @@ class Update(NamedTuple):
     @property
     def overflowed(self) -> bool:
         """Whether the step was skipped because the scaled gradient did not fit into fp16. A smaller
-        scale cures that, but not a loss that is not finite, nor a gradient that is too large by
-        itself."""
+        scale helps against that, but not against a loss that is not finite, nor against a gradient
+        that is itself too large."""
         scaled = self.loss_scale is not None and self.loss_scale > LOWEST_SCALE
         return scaled and not self.finite and math.isfinite(self.loss)
 
@@ -53,14 +53,15 @@ def take_step(
     clip_norm: float = 0.0,
     loss_scale: float | None = None,
 ) -> Update:
-    """Forward, backward, clip, update. `batch` is this rank's share of the global batch. The
-    process waits for the device once, to know whether all is finite: on every rank, since an
-    overflow on one of them is in the sum of all gradients.
+    """Compute forward and backward passes, clip the gradient, and update the weights. `batch` is
+    this rank's share of the global batch. The process waits for the device once, to know whether
+    all numbers are finite. The answer is the same on every rank, because an overflow on one of them
+    is in the sum of all gradients.
 
-    `loss_scale` keeps gradients, most of them tiny, inside the range of fp16 (Micikevicius et al.
-    2018). A power of two: to multiply and to divide by it is exact."""
+    `loss_scale` keeps gradients, most of which are tiny, inside the range of fp16 (Micikevicius et
+    al. 2018). It is a power of two, so that multiplying and dividing by it is exact."""
     n_targets = ranks.count(count_targets(batch, objective_of(objective).model))
-    # Ranks average their gradients: times their number, the average is the sum.
+    # Ranks average their gradients; multiplied by the number of ranks, the average is the sum.
     for_each_target = ranks.data_world * (loss_scale or 1.0) / max(1, n_targets)
     nats = torch.zeros((), dtype=widest(ranks.device), device=ranks.device)
     pieces = split_rows(move(batch, ranks.device), micro_batches)
@@ -84,13 +85,14 @@ def take_step(
 
 
 def seed_step(seed: int, step: int, rank: int) -> None:
-    """Dropout of a step is a function of these three: a resumed run needs no saved generator state,
-    and ranks drop different positions, except those that work on the same samples."""
+    """Seed the dropout of a step, which depends only on these three values. A resumed run needs no
+    saved generator state, and ranks drop different positions, unless they work on the same
+    samples."""
     torch.manual_seed(derive_key(seed, "step", step, "rank", rank) % 2**63)
 
 
 def _clip(objective: nn.Module, clip_norm: float, loss_scale: float) -> torch.Tensor:
-    """Takes the scale out of the gradient, clips it and returns its norm, the same on every
+    """Take the scale out of the gradient, clip it, and return its norm, which is the same on every
     rank."""
     gradients = [p.grad for p in objective.parameters() if p.grad is not None]
     if loss_scale != 1.0:

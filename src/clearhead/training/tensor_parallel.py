@@ -1,8 +1,8 @@
-"""Tensor parallel: a group of ranks computes each matrix product together.
+"""Tensor parallelism: a group of ranks computes each matrix product together.
 
 Each rank of a group holds some heads of every attention, some columns of every feed-forward network
 and some rows of the token tables (Shoeybi et al. 2019). The stream between the sublayers is whole
-on every rank, and the same to the bit. A sublayer sums over the group once in the forward pass,
+on every rank, and is the same bit for bit. A sublayer sums over the group once in the forward pass,
 after its last matrix, and once in the backward pass, before its first.
 
 Placements are torch's DTensor; the model knows nothing about them. Hooks turn tensors into DTensors
@@ -54,7 +54,7 @@ def check_divisible(model: ModelConfig, own_parts: OwnParts, group: int) -> None
         ("vocab_size", model.vocab_size),
         ("target_vocab_size", model.output_vocab_size),
     ):
-        if -(-size // group) * (group - 1) >= size:  # equal shares, and a smaller last one
+        if -(-size // group) * (group - 1) >= size:  # equal shares, except for a smaller last one
             rule = f"leaves a rank without any token of model.{name}={size}"
             raise ConfigError("train.tensor_parallel", group, rule, "try fewer")
     if model.p_attention_dropout:
@@ -67,8 +67,8 @@ def check_divisible(model: ModelConfig, own_parts: OwnParts, group: int) -> None
 
 
 def divide(model: Model, mesh: DeviceMesh) -> None:
-    """Turns every parameter into a DTensor on the mesh, divided or the same on all ranks. The loss
-    then takes a share of the logits: `loss_of_shares`."""
+    """Turn every parameter into a DTensor on the mesh, either divided or the same on all ranks. The
+    loss then takes a share of the logits: `loss_of_shares`."""
     group = mesh.size()
     _quieten_torch()
     for module in model.modules():
@@ -96,7 +96,8 @@ def divide(model: Model, mesh: DeviceMesh) -> None:
     tables = [model.tokens]
     if isinstance(model, Seq2Seq):
         tables.append(model.target_table)
-        # Keys and values of every decoder layer are made from it, each rank's from its own heads.
+        # Every decoder layer computes its keys and values from it, each rank those of its own
+        # heads.
         model.encoder.register_forward_hook(lambda *call: sum_gradient(call[-1], mesh))
     for table in {id(table): table for table in tables}.values():
         _place(table, mesh, {"weight": Shard(0)})
@@ -109,22 +110,23 @@ def divide(model: Model, mesh: DeviceMesh) -> None:
 
 
 def loss_of_shares(model: Model, mesh: DeviceMesh) -> Callable[..., SummedLoss]:
-    """The loss of a divided model, of whose logits each rank has a share."""
+    """Return the loss of a divided model, in which each rank has a share of the logits."""
     if isinstance(model, Classifier):  # whose head is whole on every rank
         return cross_entropy
     return VocabularyParallel(mesh, model.config.output_vocab_size)
 
 
 def _quieten_torch() -> None:
-    """Two warnings that do not concern this code. Nothing changes a layer's output in place; and
-    of what takes two collectives, one is a single number and the other is the published model."""
+    """Silence two warnings that do not concern this code. Nothing changes a layer's output in
+    place; and of the two things that take two collectives, one is a single number and the other is
+    the published model."""
     warnings.filterwarnings("ignore", message="FSDP2-wrapped module .* returned a view tensor")
     logging.getLogger("torch.distributed.tensor._redistribute").setLevel(logging.ERROR)
 
 
 class VocabularyParallel:
-    """`cross_entropy` where each rank has the logits of its share of the vocabulary: the matrix of
-    all logits is nowhere."""
+    """`cross_entropy` for ranks that each have the logits of their share of the vocabulary. The
+    matrix of all logits never exists."""
 
     def __init__(self, mesh: DeviceMesh, vocab_size: int) -> None:
         self.mesh, self.vocab_size = mesh, vocab_size
@@ -146,7 +148,7 @@ class VocabularyParallel:
         here = (places >= 0) & (places < width)
         own = logits.gather(1, places.clamp(0, width - 1)[:, None])[:, 0]
 
-        highest = logits.detach().amax(-1)  # changes only the size of what is summed
+        highest = logits.detach().amax(-1)  # this only changes the magnitude of the sum
         dist.all_reduce(highest, dist.ReduceOp.MAX, self.mesh.get_group())
         shares = torch.stack(
             [
@@ -165,18 +167,18 @@ class VocabularyParallel:
 
 
 def sum_over_group(x: Tensor, mesh: DeviceMesh) -> Tensor:
-    """The sum of the ranks' tensors; its gradient is every rank's own."""
+    """Return the sum of the ranks' tensors. Its gradient is every rank's own."""
     return _whole(DTensor.from_local(x, mesh, [Partial()]))
 
 
 def sum_gradient(x: Tensor, mesh: DeviceMesh) -> Tensor:
-    """x itself; its gradient is the sum of the ranks'."""
+    """Return x itself. Its gradient is the sum of the ranks' gradients."""
     return DTensor.from_local(x, mesh, [Replicate()]).to_local(grad_placements=[Partial()])
 
 
 def _divide_outputs(matrix: nn.Linear, mesh: DeviceMesh) -> None:
-    """Each rank computes some of the outputs. The gradient of the input, a sum over all outputs,
-    is left unsummed: `_sum_gradient_of_input` does it once for all matrices of a sublayer."""
+    """Let each rank compute some of the outputs. The gradient of the input, a sum over all outputs,
+    is left unsummed: `_sum_gradient_of_input` sums it once for all matrices of a sublayer."""
     _place(matrix, mesh, {"weight": Shard(0), "bias": Shard(0)})
 
     def forward(x: Tensor) -> Tensor:
@@ -187,7 +189,7 @@ def _divide_outputs(matrix: nn.Linear, mesh: DeviceMesh) -> None:
 
 
 def _divide_inputs(matrix: nn.Linear, mesh: DeviceMesh) -> None:
-    """Each rank computes its share of every output; they are summed."""
+    """Let each rank compute its share of every output. The shares are summed."""
     _place(matrix, mesh, {"weight": Shard(1), "bias": Replicate()})
 
     def forward(x: Tensor) -> Tensor:
@@ -202,7 +204,7 @@ def _compute_by(module: nn.Module, forward: Callable[[Tensor], Tensor]) -> None:
 
 
 def _local(parameter: Tensor) -> Tensor:
-    """This rank's share."""
+    """Return this rank's share."""
     assert isinstance(parameter, DTensor)
     return parameter.to_local()
 
@@ -218,8 +220,8 @@ def _place(module: nn.Module, mesh: DeviceMesh, placements: dict[str, Placement]
 def _hook(
     module: nn.Module, mesh: DeviceMesh, inputs: Placement, outputs: Placement | None = None
 ) -> None:
-    """The first input becomes a DTensor, the output a tensor again: with `outputs`, in that
-    placement."""
+    """Turn the first input into a DTensor, and the output into a tensor again: with `outputs`, in
+    that placement."""
 
     def to_dtensor(_: nn.Module, given: tuple[Any, ...]) -> tuple[Any, ...]:
         return DTensor.from_local(given[0], mesh, [inputs]), *given[1:]

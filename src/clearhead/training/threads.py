@@ -1,9 +1,9 @@
-"""How many threads a run computes with.
+"""Chooses the number of threads of a run.
 
-More threads than free cores wait for each other: beside other programs on two cores, a step with
-two threads was measured to take 13 times as long as with one. So the number is chosen by timing
-real steps when a run begins, and kept in its folder: sums over another number of threads may differ
-in their last bits, and a run resumes exactly."""
+More threads than free cores wait for each other: with other programs on two cores, a step with two
+threads was measured to take 13 times as long as with one. Therefore, the number is chosen by timing
+real steps when a run begins, and is stored in the run's folder: sums over another number of threads
+may differ in their last bits, and a run must resume exactly."""
 
 import time
 from collections.abc import Callable, Iterator
@@ -25,10 +25,10 @@ from clearhead.training.run import Run, open_trial
 
 THREADS = "threads.json"
 """A file in a run's folder: the number of threads, and what led to it."""
-TRIED_FOR = 1.0  # seconds with each number of threads
-NEARLY = 1.1  # times as long as the fastest: as good, with fewer threads
-MOST = 4096  # threads; a folder that names more is damaged
-BUSY = 0.8  # of a core: less is left where other programs compute
+TRIED_FOR = 1.0  # seconds of timing with each number of threads
+NEARLY = 1.1  # times as long as the fastest: still as good, with fewer threads
+MOST = 4096  # the highest number of threads; a folder that names more is damaged
+BUSY = 0.8  # share of a core: if less is free, other programs compute
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -42,12 +42,12 @@ class ThreadChoice:
 
     @property
     def planned(self) -> float | None:
-        """Seconds of a step, as measured; None: no step was timed."""
+        """The measured seconds of a step; None: no step was timed."""
         return self.seconds.get(self.threads)
 
     @property
     def compared(self) -> str:
-        """The seconds of a step with each other number that was tried, as a multiple."""
+        """The seconds of a step with each other number of threads that was tried, as a multiple."""
         times = ", ".join(
             f"{_times_as_long(seconds / self.seconds[self.threads])} with {threads}"
             for threads, seconds in sorted(self.seconds.items())
@@ -64,17 +64,17 @@ def _times_as_long(ratio: float) -> str:
 
 
 def candidates(most: int) -> list[int]:
-    """All cores, half of them, and one."""
+    """Return the numbers of threads to try: all cores, half of them, and one."""
     return sorted({most, max(1, most // 2), 1}, reverse=True)
 
 
 def choose_threads(
     recipe: Recipe, corpus: Corpus, ranks: Ranks, own_parts: OwnParts = NONE
 ) -> ThreadChoice:
-    """Chooses the number of threads by timing steps of a trial run, which are discarded. Fewer
-    threads are tried as long as they are no slower: on an idle machine of many cores, one thread
-    could take minutes for a step. Nothing is timed where there is no choice, where an accelerator
-    computes, where each number of threads would compile the layers anew, or where torchrun sets the
+    """Choose the number of threads by timing steps of a trial run, which are discarded. Fewer
+    threads are tried as long as they are no slower: on an idle machine with many cores, a step with
+    one thread could take minutes. Nothing is timed if there is no choice, if an accelerator
+    computes, if each number of threads would compile the layers anew, or if torchrun sets the
     number of each rank."""
     most = torch.get_num_threads()
     if most == 1 or ranks.device.type != "cpu" or ranks.world > 1 or recipe.train.compile:
@@ -92,7 +92,7 @@ def choose_threads(
 
 
 def pick(seconds: dict[int, float]) -> ThreadChoice:
-    """The fewest threads that are nearly as fast as any."""
+    """Return the lowest number of threads that is nearly as fast as any."""
     fastest = min(seconds.values())
     threads = min(n for n, duration in seconds.items() if duration <= NEARLY * fastest)
     times = ", ".join(f"{seconds[n]:.3f} s with {n}" for n in sorted(seconds))
@@ -107,13 +107,13 @@ def _seconds_of_a_step(run: Run) -> float:
         times.append(time.perf_counter() - started)
         if len(times) > 1 and sum(times) > TRIED_FOR:
             break
-    timed = sorted(times[1:])  # the first step reserves memory and starts threads
+    timed = sorted(times[1:])  # the first step allocates memory and starts threads
     return timed[len(timed) // 2]
 
 
 @contextmanager
 def computing_with(threads: int) -> Iterator[None]:
-    """Inside the block, torch computes with so many threads."""
+    """Inside the block, torch computes with this many threads."""
     before = torch.get_num_threads()
     torch.set_num_threads(threads)
     try:
@@ -130,15 +130,15 @@ def threads_of_run(
     *,
     has_begun: bool,
 ) -> tuple[ThreadChoice, str]:
-    """The threads that a run computes with, and a warning or "". In this order: the number that was
-    asked for; the number that the run began with; for a new run, the number that `choose`
-    measures."""
+    """Return the number of threads of a run, and a warning or "". The number is, in this order: the
+    number that the user gave; the number with which the run began; for a new run, the number that
+    `choose` measures."""
     noted = None if ranks.world > 1 else _noted(folder)  # torchrun sets the number of each rank
     if asked is not None:
         choice = ThreadChoice(threads=asked, why="as given")
     elif noted is not None:
         choice = noted
-    elif has_begun:  # by a version that left the number to torch
+    elif has_begun:  # written by a version that left the number to torch
         choice = ThreadChoice(threads=torch.get_num_threads())
     else:
         choice = choose()
@@ -153,7 +153,7 @@ def threads_of_run(
 
 
 def _noted(folder: Path) -> ThreadChoice | None:
-    """The number that a run began with; None: its folder names none, or a wrong one."""
+    """Return the number with which a run began; None: its folder names none, or a wrong one."""
     note = read_note(folder / THREADS)
     threads = note.get("threads")
     if type(threads) is not int or not 1 <= threads <= MOST:
@@ -163,8 +163,8 @@ def _noted(folder: Path) -> ThreadChoice | None:
 
 
 def _read_seconds(noted: object) -> dict[int, float]:
-    """The seconds of a step by the number of threads, for a message only: the note may be damaged,
-    or have been sent by somebody."""
+    """Return the seconds of a step by the number of threads. They are only for a message: the
+    record may be damaged, or may come from somebody else."""
     return {
         int(name): value
         for name, value in (noted if isinstance(noted, dict) else {}).items()
@@ -173,7 +173,7 @@ def _read_seconds(noted: object) -> dict[int, float]:
 
 
 def free_share(seconds: float = 0.2) -> float:
-    """The share of a core that this process gets when it wants one: 1 on an idle machine."""
+    """Return the share of a core that this process gets when it wants one: 1 on an idle machine."""
     started, computed = time.perf_counter(), time.process_time()
     while time.perf_counter() - started < seconds:
         pass

@@ -1,4 +1,4 @@
-"""Timed steps of runs that are then discarded, all with one number of threads, which is chosen
+"""Times steps of runs that are then discarded, all with one number of threads, which is chosen
 once."""
 
 import logging
@@ -24,7 +24,7 @@ _stages = logging.getLogger("clearhead.progress")
 
 
 class Trials:
-    """Plans of recipes, measured one after the other."""
+    """Makes plans of recipes, which are measured one after the other."""
 
     def __init__(
         self,
@@ -38,7 +38,7 @@ class Trials:
             self.choice = ThreadChoice(threads=threads, why="as given")
 
     def plan(self, recipe: Recipe, corpus: Corpus) -> TrainingPlan:
-        """The plan of a run of the recipe."""
+        """Return the plan of a run of the recipe."""
         with joined(recipe.train) as ranks:
             model = recipe.model
             _stages.info(f"timing steps of a model of width {model.d_model if model else '?'}")
@@ -51,11 +51,12 @@ class Trials:
 
     @property
     def reasons(self) -> list[str]:
-        """Sentences about the threads, and about a machine on which other programs compute."""
+        """Return sentences about the threads, and about a machine on which other programs
+        compute."""
         choice = self.choice
         if choice is None:  # nothing was timed
             return []
-        # As multiples: the model whose steps were timed first need not be the chosen one.
+        # As multiples, because the model whose steps were timed first need not be the chosen one.
         why = choice.compared or choice.why
         lines = [f"Threads: {choice.threads}, {why}."] if why else []
         share = free_share()

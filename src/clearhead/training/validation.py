@@ -1,4 +1,4 @@
-"""Loss and perplexity on text that the model does not learn from."""
+"""Measures loss and perplexity on text from which the model does not learn."""
 
 import math
 from collections.abc import Callable, Mapping
@@ -15,12 +15,12 @@ from clearhead.training.distributed import Ranks, objective_of, reshard, whole_m
 from clearhead.training.loss import count_targets
 
 Measure = Callable[[Model], dict[str, Any]]
-"""Your own validation, BLEU for instance: takes a model and returns numbers by name. What is not a
-number (`samples`) is written down with them."""
+"""Your own validation, for instance BLEU: a function that takes a model and returns numbers by
+name. Values that are not numbers (`samples`) are written down with them."""
 
 
 def loss_of_other(name: str) -> str:
-    """The name of the loss on another corpus."""
+    """Return the name of the loss on another corpus."""
     return f"{name}_loss"
 
 
@@ -33,15 +33,15 @@ def validate(
     *,
     micro_batches: int,
 ) -> dict[str, Any]:
-    """Plain cross-entropy over the whole split (nats for each target) and its perplexity, the loss
-    on other splits, and what `measure` finds. The same on every rank. A batch is split as in
-    training, so that what fits there fits here."""
+    """Measure plain cross-entropy over the whole split (nats for each target) and its perplexity,
+    the loss on other splits, and what `measure` finds. The result is the same on every rank. A
+    batch is split as in training, so that it needs no more memory."""
     objective.eval()
     try:
         with torch.no_grad():
             nats, n_targets = _sums(objective, loader, ranks, micro_batches)
             values = {"loss": nats / max(1.0, n_targets)}
-            # A loss beyond this has no perplexity that a float could hold.
+            # The perplexity of a higher loss would not fit into a float.
             values["perplexity"] = math.exp(min(values["loss"], 700.0))
             for name, other in also.items():
                 nats, n_targets = _sums(objective, other, ranks, micro_batches)
