@@ -1,4 +1,5 @@
-"""Text from a trained model: one function for each strategy, all on the model's own cache."""
+"""Generates text with a trained model: one function for each strategy, all on the model's own
+cache."""
 
 from clearhead.config.decode import BeamConfig, Choice, DecodeConfig
 from clearhead.decoding.beam import beam_search

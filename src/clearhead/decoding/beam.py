@@ -1,6 +1,7 @@
-"""Beam search: several unfinished texts in parallel, the best of them kept at each step.
+"""Beam search follows several unfinished texts in parallel, and keeps the best of them at each
+step.
 
-Rules, where implementations differ:
+These are the rules on points where implementations differ:
 
 - At each step all continuations of all hypotheses are ranked (`ranking.rank`). An end that stands
   among the `width` best is a finished text; the best `width` others stay (`SentenceBeam.extend`).
@@ -46,14 +47,15 @@ def beam_search(
     watch: Watch | None = None,
     max_sentences: int = MAX_SENTENCES,
 ) -> list[list[Output]]:
-    """The n best texts of each input, the best first; fewer only if fewer are possible."""
+    """Return the n best texts of each input, the best first. There are fewer only if fewer are
+    possible."""
     search = BeamSearch(model, config, beam, constraint, watch)
     outputs = dict(search.run(inputs, max_sentences))
     return [outputs[number] for number in sorted(outputs)]
 
 
 class BeamSearch:
-    """The search over many inputs: sentences join and leave the batch as they finish."""
+    """Searches for many inputs at once: sentences join the batch, and leave it as they finish."""
 
     def __init__(
         self,
@@ -72,7 +74,7 @@ class BeamSearch:
     def run(
         self, inputs: TokenRows | Iterator[DecodeInput], max_sentences: int = MAX_SENTENCES
     ) -> Iterator[tuple[int, list[Output]]]:
-        """Yields each input's number and n best texts as soon as they are known. `inputs` may be an
+        """Yield each input's number and n best texts as soon as they are known. `inputs` may be an
         endless iterator."""
         check_at_least("max_sentences", max_sentences, 1)
         width = self.beam.width
@@ -82,7 +84,8 @@ class BeamSearch:
         scores = torch.empty(0, width, 0)
         n_admitted = 0
         while True:
-            # New sentences join once a quarter of the places is free: they are read together.
+            # New sentences join once a quarter of the places is free, so that they are read
+            # together.
             if not sentences or 4 * len(sentences) <= 3 * min(max_sentences, n_admitted):
                 new: list[SentenceBeam] = []
                 while len(sentences) + len(new) < max_sentences:
@@ -115,7 +118,7 @@ class BeamSearch:
             scores = self._next_scores(cached, sentences, indices)
 
     def _stop_before(self, decode_input: DecodeInput) -> StopReason | None:
-        """Why an input ends before any search."""
+        """Return why an input ends before any search."""
         if self.config.max_new == 0:
             return "length"
         if self._max_tokens(decode_input) == 0:
@@ -126,7 +129,7 @@ class BeamSearch:
         return min(self.config.max_new, self.model.config.max_length - len(decode_input.prompt))
 
     def _begin(self, decode_input: DecodeInput) -> SentenceBeam:
-        """One empty text, in the first slot of each group."""
+        """Begin with one empty text, in the first slot of each group."""
         per_group = self.beam.width // self.beam.groups
         slots = [None if n % per_group else Hypothesis() for n in range(self.beam.width)]
         return SentenceBeam(decode_input, self._max_tokens(decode_input), slots)
@@ -137,7 +140,7 @@ class BeamSearch:
 
     @torch.inference_mode()
     def _step(self, sentences: list[SentenceBeam], scores: Tensor) -> None:
-        """One token more for every hypothesis of every sentence."""
+        """Take one more token for every hypothesis of every sentence."""
         log_probs = scores.log_softmax(dim=2)
         permitted = self._permitted(sentences, log_probs)
         totals = scores.new_tensor([sentence.totals() for sentence in sentences])
@@ -149,7 +152,7 @@ class BeamSearch:
             ranked_by = permitted[:, slots]
             if group and self.beam.diversity:
                 ranked_by = self._less_what_was_chosen(sentences, ranked_by)
-            # Of 2n candidates, at least n are not the end.
+            # At least n of 2n candidates are not the end.
             ranked = rank(log_probs[:, slots], ranked_by, totals[:, slots], 2 * per_group, first)
             for sentence, old, candidates in zip(sentences, before, ranked):
                 sentence.extend(old, candidates, per_group, self._end_of(sentence), self.beam)
@@ -158,7 +161,7 @@ class BeamSearch:
                 self.watch(BeamStep(sentence.input.number, sentence.length, sentence.branches))
 
     def _permitted(self, sentences: list[SentenceBeam], log_probs: Tensor) -> Tensor:
-        """`log_probs`, with -inf for what the constraint does not allow."""
+        """Return `log_probs`, with -inf for tokens that the constraint does not allow."""
         if self.constraint is None:
             return log_probs
         allowed = [
@@ -170,7 +173,8 @@ class BeamSearch:
         return constrain(log_probs.flatten(0, 1), allowed).view_as(log_probs)
 
     def _less_what_was_chosen(self, sentences: list[SentenceBeam], ranked_by: Tensor) -> Tensor:
-        """A token that the groups before have just chosen costs `diversity`, each time."""
+        """Subtract `diversity` from a token for each time that earlier groups have just chosen
+        it."""
         ranked_by = ranked_by.clone()
         for row, sentence in zip(ranked_by, sentences):
             for slot in sentence.slots:
@@ -195,8 +199,8 @@ class BeamSearch:
     def _next_scores(
         self, cached: CachedModel, sentences: list[SentenceBeam], indices: list[int]
     ) -> Tensor:
-        """Feeds the model what each hypothesis has chosen; `indices` are those that the
-        sentences had in the batch before."""
+        """Give the model the tokens that each hypothesis has chosen. `indices` are the places of
+        the sentences in the previous batch."""
         width = self.beam.width
         if not sentences:
             cached.keep([])

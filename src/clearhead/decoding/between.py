@@ -1,5 +1,5 @@
-"""Texts whose spans may not change, by a model that has not learnt to copy them, or has no reserved
-tokens for so many: what stands between the spans is translated piece by piece."""
+"""Translates texts whose spans may not change, with a model that has not learnt to copy spans or
+has too few reserved tokens: the text between the spans is translated piece by piece."""
 
 from collections.abc import Callable, Sequence
 
@@ -14,8 +14,8 @@ TranslatePieces = Callable[[Sequence[str]], Sequence[Sequence[Output]]]
 def translate_between(
     texts: Sequence[MaskedText], translate: TranslatePieces
 ) -> list[Output | None]:
-    """Translates each text, and keeps its spans in the order of the source. None if a piece has no
-    translation."""
+    """Translate each text, and keep its spans in the order of the source. The result is None if a
+    piece has no translation."""
     pieces = sorted({piece for text in texts for piece in _with_words(text)})
     answers = {piece: outputs[0] for piece, outputs in zip(pieces, translate(pieces)) if outputs}
     return [
@@ -25,13 +25,13 @@ def translate_between(
 
 
 def _with_words(text: MaskedText) -> list[str]:
-    """The pieces that can be translated."""
+    """Return the pieces that can be translated."""
     strings = [piece for piece in text.pieces if isinstance(piece, str)]
     return [piece for piece in strings if any(character.isalpha() for character in piece)]
 
 
 def _joined(text: MaskedText, answers: dict[str, Output]) -> Output:
-    """The text with its translated pieces, each with the blanks that it has at its ends."""
+    """Join the text with its translated pieces. Each piece keeps the blanks at its ends."""
     written = [
         piece.replace(piece.strip(), answers[piece].text.strip())
         if isinstance(piece, str) and piece in answers

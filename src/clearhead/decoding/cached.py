@@ -1,7 +1,7 @@
-"""A model and its cache while texts are decoded: every strategy steps through it.
+"""A model and its cache during decoding. Every strategy steps through this class.
 
-The model computes everything by its own `encode`, `decode` (or `forward`) and cache. Here rows of
-the batch only join, leave, fork and drop tokens."""
+The model computes everything with its own `encode`, `decode` (or `forward`) and cache. Here, rows
+only join and leave the batch, fork, and drop tokens."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
@@ -22,7 +22,7 @@ class CachedModel:
     """A model with the cache of its running rows."""
 
     def __init__(self, model: GenerativeModel, rows_per_input: int = 1) -> None:
-        """`rows_per_input`: how many rows each prompt or source gets: the width of a beam."""
+        """`rows_per_input` is the number of rows for each prompt or source: the width of a beam."""
         self.model = model
         self.config = model.config
         self.rows_per_input = rows_per_input
@@ -31,8 +31,8 @@ class CachedModel:
 
     @torch.inference_mode()
     def join(self, prompts: Sequence[Ids], sources: Sequence[Ids] | None) -> Tensor:
-        """Adds rows after the existing ones. The scores of the token that follows each prompt
-        (prompts, vocab): the rows of one prompt have the same."""
+        """Add rows after the existing ones. Returns the scores of the token that follows each
+        prompt (prompts, vocab), which all rows of the prompt share."""
         tokens, real = padded(prompts, self._device)
         last = torch.tensor([len(prompt) - 1 for prompt in prompts], device=self._device)
         row = torch.arange(len(prompts), device=self._device)
@@ -60,16 +60,16 @@ class CachedModel:
     def step(
         self, tokens: Sequence[int], rows: Sequence[int] | None = None, real: Tensor | None = None
     ) -> Tensor:
-        """Row i continues row rows[i] (without `rows`, itself) with tokens[i]; rows that are not
-        named leave. The scores of the tokens that follow (rows, vocab)."""
+        """Let row i continue row rows[i] (without `rows`, itself) with tokens[i]. Rows that are not
+        named leave. Returns the scores of the next tokens (rows, vocab)."""
         if rows is not None:
             self.keep(rows)
         return self.read(torch.tensor(tokens, device=self._device)[:, None], real)[:, 0]
 
     @torch.inference_mode()
     def read(self, tokens: Tensor, real: Tensor | None = None) -> Tensor:
-        """Reads several more tokens for each row (rows, n), of which `real` are real. Returns the
-        scores that follow each (rows, n, vocab)."""
+        """Read several more tokens for each row (rows, n), of which `real` are real. Returns the
+        scores that follow each token (rows, n, vocab)."""
         real_tokens = "all" if real is None else real
         with evaluating(self.modules):
             if isinstance(self.model, Seq2Seq):
@@ -78,7 +78,7 @@ class CachedModel:
 
     @torch.inference_mode()
     def keep(self, rows: Sequence[int]) -> None:
-        """Row i becomes row rows[i]."""
+        """Make row i a copy of row rows[i]."""
         assert self.cache is not None
         if not rows:
             self.cache = None
@@ -86,7 +86,7 @@ class CachedModel:
             self.cache.reorder(torch.tensor(rows, device=self._device), self.rows_per_input)
 
     def forget(self, counts: list[int]) -> None:
-        """Removes the last tokens of each row, as many as its count."""
+        """Remove the last tokens of each row: as many as `counts` says for the row."""
         assert self.cache is not None
         self.cache.forget(counts)
 
@@ -97,7 +97,7 @@ class CachedModel:
 
 @contextmanager
 def evaluating(modules: Iterable[nn.Module]) -> Iterator[None]:
-    """Runs the block without dropout, then restores the mode of every module."""
+    """Run the block without dropout, and then restore the mode of every module."""
     training = [module for module in modules if module.training]
     for module in training:
         module.training = False
@@ -109,7 +109,7 @@ def evaluating(modules: Iterable[nn.Module]) -> Iterator[None]:
 
 
 def padded(rows: Sequence[Ids], device: torch.device) -> tuple[Tensor, Tensor | None]:
-    """Turns ids into a padded tensor, and a mask of the real ones (None: all)."""
+    """Turn ids into a padded tensor, and a mask of the real tokens (None: all are real)."""
     longest = max(map(len, rows))
     ids = torch.tensor([[*row, *[0] * (longest - len(row))] for row in rows], device=device)
     if all(len(row) == longest for row in rows):
@@ -119,8 +119,9 @@ def padded(rows: Sequence[Ids], device: torch.device) -> tuple[Tensor, Tensor | 
 
 
 def in_full(scores: Tensor) -> Tensor:
-    """Turns scores into fp32 at least: in half precision, sums of log-probabilities would drift.
-    Raises if some are NaN or infinite; a model may exclude single tokens by -inf."""
+    """Convert scores to fp32 at least, because sums of log-probabilities would drift in half
+    precision. Raises if some scores are NaN or infinite; a model may exclude single tokens by
+    -inf."""
     best = scores.amax(dim=-1)  # NaN, if one of them is
     if not best.isfinite().all():
         raise ModelError(

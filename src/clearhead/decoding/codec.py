@@ -23,17 +23,18 @@ class Codec:
     ids: TokenIds
 
     def as_in_training(self, text: str) -> str:
-        """A text as prepared data have it: without blanks at its ends, unless the model was
-        trained with them. A prompt is not such a text: it ends where the model continues."""
+        """Return a text in the form of prepared data: without blanks at its ends, unless the model
+        was trained with them. A prompt keeps its blanks, because the model continues it where it
+        ends."""
         return text.strip() if self.ids.strip else text
 
     def stripped(self, output: Output) -> Output:
-        """An output whose text has no blanks at its ends, if the model was trained so."""
+        """Return an output without blanks at the ends of its text, if the model was trained so."""
         return replace(output, text=self.as_in_training(output.text))
 
     @property
     def keeps_spans(self) -> bool:
-        """Whether the model was trained with reserved tokens for what a translation must keep
+        """Whether the model was trained with reserved tokens for spans that a translation must keep
         (`data.placeholders`)."""
         return bool(self.source.placeholder_ids and self.target.placeholder_ids)
 
@@ -46,9 +47,9 @@ class Codec:
     def encode_sources(
         self, texts: Sequence[str], glossary: Glossary | None = None
     ) -> list[list[int]]:
-        """Encodes sources as in training: the end token follows each, if the model has one; for a
-        decoder, also what the target begins with; and if the model reads terms, those of the
-        glossary."""
+        """Encode sources as in training. If the model has an end token, it follows each source; for
+        a decoder, the first token of the target follows too. If the model reads terms, those of the
+        glossary are added."""
         if self.keeps_spans:
             return self.encode_masked([mask(text) for text in texts], glossary)
         end, plain = self._behind_source, self._all_as_in_training(texts)
@@ -60,8 +61,8 @@ class Codec:
     def encode_masked(
         self, texts: Sequence[MaskedText], glossary: Glossary | None = None
     ) -> list[list[int]]:
-        """Encodes texts with numbers for their spans as `encode` does. A span without a reserved
-        token is text."""
+        """Encode texts with numbers for their spans, as `encode` does. A span without a reserved
+        token stays text."""
         most = len(self.source.placeholder_ids)
         pieces = [
             [
@@ -84,8 +85,8 @@ class Codec:
     def encode_targets(
         self, texts: Sequence[str], sources: Sequence[str] | None = None
     ) -> list[list[int]]:
-        """The tokens of target texts, each with its end. The spans that a target shares with its
-        source have the numbers that they have there; without sources, they are counted."""
+        """Encode target texts, each with its end. Spans that a target shares with its source have
+        the same numbers there; without sources, they are numbered in their order."""
         end = [] if self.ids.eos is None else [self.ids.eos]
         if self.keeps_spans:
             most = len(self.target.placeholder_ids)
@@ -100,12 +101,13 @@ class Codec:
         return [self.as_in_training(text) for text in texts]
 
     def encode_prompts(self, texts: Sequence[str], start: Start = "auto") -> list[list[int]]:
-        """The tokens of prompts, after the start token that is asked for."""
+        """Encode prompts, after the start token that the caller wants."""
         first = self.start_ids(start)
         return [[*first, *ids] for ids in self.target.encode_batch(list(texts))]
 
     def start_ids(self, start: Start) -> list[int]:
-        """The start token as a list; empty for none. Raises if the model has no such token."""
+        """Return the start token as a list, which is empty for none. Raises if the model has no
+        such token."""
         own = self.ids.prompt_start
         choices = {"auto": own, "none": None, "bos": self.ids.bos, "eos": self.ids.eos}
         if not isinstance(start, str) or start not in choices:
@@ -117,20 +119,21 @@ class Codec:
         return [] if first is None else [first]
 
     def decode_config(self, max_new: int, window: Window = "stop") -> DecodeConfig:
-        """The settings that say where decoding starts and ends for this model."""
+        """Return the settings that say where decoding starts and ends for this model."""
         return DecodeConfig(
             max_new=max_new, eos_id=self.ids.eos, start_id=self.ids.decoder_start, window=window
         )
 
     def longest_source(self, longest: int) -> int:
-        """Tokens of a source that a model of `longest` positions can translate: a decoder has
-        source and target in one row, and a quarter of it is the least that a target needs."""
+        """Return the highest number of source tokens that a model with `longest` positions can
+        translate. A decoder has source and target in one row, and keeps at least a quarter of it
+        for the target."""
         return longest if self.ids.target_start is None else longest * 3 // 4
 
     def fit_source(
         self, ids: list[int], longest: int, *, too_long: TooLong = "refuse", name: str = "text 1"
     ) -> list[int]:
-        """The tokens that the model is given: if a source is too long, its first tokens and the
+        """Return the tokens that the model reads: if a source is too long, its first tokens and the
         end."""
         if len(ids) <= self.longest_source(longest):
             return ids
@@ -146,7 +149,8 @@ class Codec:
     def fit_prompt(
         self, ids: list[int], longest: int, *, too_long: TooLong = "refuse", name: str = "text 1"
     ) -> list[int]:
-        """The tokens that a language model is given: if a prompt is too long, its last tokens."""
+        """Return the tokens that a language model reads: if a prompt is too long, its last
+        tokens."""
         if len(ids) <= longest:
             return ids
         if too_long == "refuse":

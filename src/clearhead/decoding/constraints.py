@@ -12,32 +12,33 @@ from clearhead.text.tokenizer import Tokenizer
 
 @dataclass(frozen=True)
 class AllBut:
-    """Every token but these."""
+    """Every token except these."""
 
     barred: frozenset[int]
 
 
 NextTokens = Collection[int] | AllBut | None
-"""The tokens that may follow. None: any. An empty collection: the text ends here, with the reason
-"constraint"."""
+"""The tokens that may follow. None: any token. An empty collection: the text ends here, with the
+reason "constraint"."""
 Constraint = Callable[[Sequence[int]], NextTokens]
-"""Given the new tokens so far (without the prompt), the tokens that may follow."""
+"""A function that takes the new tokens so far (without the prompt) and returns the tokens that may
+follow."""
 Constraints = Constraint | Sequence[Constraint] | None
 """One constraint for all inputs, or one for each."""
 
 
 def constraint_of(constraints: Constraints, number: int) -> Constraint | None:
-    """The constraint of the input with this number."""
+    """Return the constraint of the input with this number."""
     return constraints[number] if isinstance(constraints, Sequence) else constraints
 
 
 def allows_nothing(allowed: NextTokens) -> bool:
-    """Whether a text ends here."""
+    """Tell whether a text ends here."""
     return isinstance(allowed, Collection) and not allowed
 
 
 def one_of(texts: Iterable[Sequence[int]], eos_id: int | None) -> Constraint:
-    """Allows only these texts, as tokens, each followed by the end."""
+    """Allow only these texts, given as tokens, each followed by the end."""
     ends: dict[tuple[int, ...], set[int]] = {}
     for text in texts:
         whole = [*text] if eos_id is None else [*text, eos_id]
@@ -51,8 +52,8 @@ def one_of(texts: Iterable[Sequence[int]], eos_id: int | None) -> Constraint:
 def one_of_strings(
     strings: Iterable[str], tokenizer: Tokenizer, max_new: int | None = None
 ) -> Constraint:
-    """Allows only these strings, spelt as the tokenizer spells them, and whole: each has to fit
-    into `max_new` tokens."""
+    """Allow only these strings, in the tokenizer's spelling, and whole: each must fit into
+    `max_new` tokens."""
     spelt = {text: tokenizer.encode(text) for text in strings}
     for text, tokens in spelt.items():
         if max_new is not None and len(tokens) > max_new:
@@ -62,7 +63,8 @@ def one_of_strings(
 
 
 def begin_with(prefix: Sequence[int], then: Constraint | None = None) -> Constraint:
-    """The text begins with these tokens; after them comes anything, or what `then` allows."""
+    """Begin the text with these tokens. After them, any token may follow, or the tokens that `then`
+    allows."""
     prefix = [int(token) for token in prefix]
 
     def constraint(new: Sequence[int]) -> NextTokens:
@@ -74,8 +76,8 @@ def begin_with(prefix: Sequence[int], then: Constraint | None = None) -> Constra
 
 
 def constrain(scores: Tensor, allowed: Sequence[NextTokens]) -> Tensor:
-    """Puts -inf in place of the scores of tokens that a row does not allow. It changes a copy, if
-    any row is constrained."""
+    """Replace the scores of tokens that a row does not allow by -inf. If any row is constrained,
+    this changes a copy."""
     if all(ids is None for ids in allowed):
         return scores
     constrained = scores.clone()

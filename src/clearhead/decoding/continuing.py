@@ -16,7 +16,7 @@ from clearhead.models import CausalLM
 
 
 class EncodedPrompt(NamedTuple):
-    """A prompt as a language model reads it."""
+    """A prompt in the form in which a language model reads it."""
 
     prompt: SeededPrompt
     n_cut: int
@@ -32,7 +32,7 @@ def encode_prompts(
     first_number: int = 1,
     names: Sequence[str] | None = None,
 ) -> list[EncodedPrompt]:
-    """Each prompt as `stream_prompts` takes it, for a model that reads `longest` tokens."""
+    """Encode each prompt for `stream_prompts`, for a model that reads `longest` tokens."""
     encoded: list[EncodedPrompt] = []
     for index, ids in enumerate(codec.encode_prompts(prompts, config.start)):
         name = name_of(names, index)
@@ -51,8 +51,9 @@ def generate_texts(
     first_number: int = 1,
     names: Sequence[str] | None = None,
 ) -> list[AnsweredText]:
-    """The text that follows each prompt. An empty prompt has none. A text depends on the seed and
-    on the number of its prompt (the first has `first_number`), not on the other prompts."""
+    """Generate the text that follows each prompt. Nothing follows an empty prompt. A text depends
+    on the seed and on the number of its prompt (the first has `first_number`), not on the other
+    prompts."""
     longest = engine.config.max_length
     encoded = encode_prompts(
         codec, prompts, longest, config, first_number=first_number, names=names
@@ -73,8 +74,8 @@ def generate_texts(
 def stream_prompts(
     model: CausalLM, codec: Codec, prompts: Sequence[SeededPrompt], config: GenerateConfig
 ) -> Iterator[StreamedPiece]:
-    """The texts that `generate_texts` gives, side by side, piece by piece. No prompt may be
-    empty."""
+    """Yield the texts that `generate_texts` returns, side by side and piece by piece. No prompt may
+    be empty."""
     return stream_texts(
         model,
         codec.target,
@@ -96,8 +97,8 @@ def stream_generated(
     number: int = 1,
     called: str = "text",
 ) -> Iterator[str]:
-    """The text that `generate_texts` gives, piece by piece, as it is generated. Without a prompt,
-    it begins at `config.start`; without that either, there is none."""
+    """Yield the text that `generate_texts` returns, piece by piece, while it is generated. Without
+    a prompt, the text begins at `config.start`; without a start either, there is no text."""
     name, longest = f"{called} {number}", model.config.max_length
     (encoded,) = encode_prompts(codec, [prompt], longest, config, first_number=number, names=[name])
     tokens = encoded.prompt.tokens
@@ -109,7 +110,7 @@ def stream_generated(
 
 
 def seed_of_text(seed: int, number: int) -> int:
-    """The seed of the n-th text, from the common seed."""
+    """Derive the seed of the n-th text from the common seed."""
     return seed * 2**32 + number
 
 

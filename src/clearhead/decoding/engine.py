@@ -1,8 +1,8 @@
-"""CTranslate2, a real engine for when speed matters, in place of the model itself. Tokens in,
-tokens out; `decoding/text.py` does the text on both sides.
+"""Runs a model in CTranslate2, a faster engine. It takes and returns tokens; `decoding/text.py`
+handles the text on both sides.
 
 CTranslate2's folder is made from the model folder on first use, with its parity certificate, in the
-user's cache directory. It is never looked for in the model's own folder, which may come from
+user's cache directory. clearhead never looks for it in the model's own folder, which may come from
 anybody.
 """
 
@@ -55,9 +55,9 @@ class CTranslate2Engine:
         n_calls: int = 1,
         own: GenerativeModel | None = None,
     ) -> None:
-        """`folder`: where CTranslate2's folders are kept, instead of the user's cache directory.
-        `n_calls`: calls from several threads that run at the same time, with the same weights.
-        `own`: the model itself, if it has been read already."""
+        """`folder` replaces the user's cache directory as the place of CTranslate2's folders.
+        `n_calls` is the number of calls from several threads that run at the same time, with the
+        same weights. `own` is the model itself, if it has been read already."""
         description = read_description(model_folder)
         self._config = description.model
         self._model_folder, self._own = model_folder, own
@@ -74,12 +74,12 @@ class CTranslate2Engine:
 
     @property
     def is_constrained(self) -> bool:
-        """CTranslate2 knows no constraints."""
+        """Always false: CTranslate2 has no constraints."""
         return False
 
     @property
     def constrained(self) -> Engine:
-        """The model itself, read when something has to be decoded again."""
+        """The model itself, which is read if something has to be decoded again."""
         return self._own_engine()
 
     def _read_own(self) -> Engine:
@@ -93,7 +93,7 @@ class CTranslate2Engine:
         how: TranslateConfig,
         constraints: Constraints = None,
     ) -> list[list[Output]]:
-        """Batches are made by tokens: `how.batch` is not used."""
+        """Translate sources. Batches are made by tokens, so `how.batch` is not used."""
         assert constraints is None, "see is_constrained"
         beam = how.beam
         if self.config.family != "encoder-decoder":
@@ -108,7 +108,7 @@ class CTranslate2Engine:
         if limit == 0:
             return [[_nothing(ends)] for _ in sources]
         results = self.opened("Translator", one=_is_one(sources)).translate_batch(
-            # It puts the end behind each source itself.
+            # CTranslate2 itself puts the end token behind each source.
             [[self.names.source[i] for i in ids[:-1]] for ids in sources],
             beam_size=beam.width,
             num_hypotheses=beam.n_best,
@@ -137,8 +137,8 @@ class CTranslate2Engine:
         how: GenerateConfig,
         constraint: Constraint | None,
     ) -> list[Output]:
-        """Batches are made by tokens, and nothing is drawn: `how.batch` and the seeds are not
-        used."""
+        """Generate texts. Batches are made by tokens and nothing is drawn, so `how.batch` and the
+        seeds are not used."""
         choice, rows = how.choice, [prompt.tokens for prompt in prompts]
         if choice.temperature != 0:
             _refuse("temperature", choice.temperature, "temperature=0")
@@ -151,7 +151,8 @@ class CTranslate2Engine:
         outputs: dict[int, Output] = {}
         opened = self.opened("Generator", one=_is_one(rows))
         running: list[tuple[int, int, Any]] = []
-        # Equally long: where they are not, its limit of new tokens counts from the shortest.
+        # The prompts must have equal lengths; otherwise, the limit of new tokens counts from the
+        # shortest.
         order = sorted(range(len(rows)), key=lambda index: len(rows[index]))
         for length, group in groupby(order, key=lambda index: len(rows[index])):
             places = list(group)
@@ -191,8 +192,8 @@ class CTranslate2Engine:
         return Output(tokens=tokens, log_probs=[], score=score, stop=stop)
 
     def _open(self, kind: Literal["Translator", "Generator"], *, one: bool) -> Any:
-        """Opens the engine. For one text, threads share the work on it; for many, each thread takes
-        its own."""
+        """Open the engine. If there is one text, the threads share the work on it; if there are
+        many, each thread takes its own."""
         import ctranslate2
 
         threads = torch.get_num_threads()
@@ -203,13 +204,13 @@ class CTranslate2Engine:
             inter_threads=1 if one else max(threads, self.n_calls),
             intra_threads=threads if one else 1,
         )
-        torch.set_num_threads(threads)  # CTranslate2 sets them for the whole process
+        torch.set_num_threads(threads)  # CTranslate2 sets the threads for the whole process
         return opened
 
 
 def engine_folder(model_folder: Path, folder: Path | None = None) -> Path:
-    """The CTranslate2 folder of a model; made, and proved, if it is not there yet. Its name is the
-    hash of the model folder's files and of the versions that made it."""
+    """Return the CTranslate2 folder of a model. If it does not exist yet, it is made and checked.
+    Its name is a hash of the model folder's files and of the versions that made it."""
     refuse_without_ctranslate2()
     parent = cache_folder() / "ctranslate2" if folder is None else folder
     if parent.resolve().is_relative_to(model_folder.resolve()):
@@ -221,7 +222,7 @@ def engine_folder(model_folder: Path, folder: Path | None = None) -> Path:
         try:
             export_ctranslate2(model_folder, converted)
         except OSError as error:
-            if not converted.is_dir():  # else another process has just made it
+            if not converted.is_dir():  # otherwise, another process has just made it
                 raise FolderError(
                     f"{converted} cannot be made ({error.strerror}); make it where it can be "
                     "written, with engine_folder=…, and name the same folder here"
@@ -235,7 +236,7 @@ def engine_folder(model_folder: Path, folder: Path | None = None) -> Path:
 
 
 def model_hash(model_folder: Path) -> str:
-    """A hash of the weights, the configuration, the tokenizers and the versions in use; a
+    """Return a hash of the weights, the configuration, the tokenizers and the versions in use. A
     calibration is left out, since no engine reads it."""
     hashed = hashlib.sha256()
     for package in ("clearhead", "ctranslate2"):
@@ -252,12 +253,13 @@ def model_hash(model_folder: Path) -> str:
 
 
 def _is_one(texts: Sequence[object]) -> bool:
-    """Whether threads have to share the work on a text; a single thread has nothing to share."""
+    """Tell whether threads have to share the work on one text. A single thread has nothing to
+    share."""
     return len(texts) == 1 and torch.get_num_threads() > 1
 
 
 def _nothing(ends: DecodeConfig) -> Output:
-    """The output if there is no space for a token."""
+    """Return the output if there is no space for a token."""
     stop: StopReason = "length" if ends.max_new == 0 else "window"
     return Output(tokens=[], log_probs=[], score=0.0, stop=stop)
 
@@ -274,7 +276,7 @@ def engine_of(
     precision: EnginePrecision = "float32",
     folder: Path | None = None,
 ) -> Engine:
-    """The engine of this name, for a model and the folder that it was read from."""
+    """Return the engine of this name, for a model and the folder from which it was read."""
     for name, value, choices in (
         ("engine", engine, get_args(EngineName)),
         ("precision", precision, get_args(EnginePrecision)),

@@ -1,4 +1,5 @@
-"""One token after another, for many texts at once: what greedy decoding and sampling share.
+"""Generates one token after another, for many texts at once. Greedy decoding and sampling both use
+this.
 
 Texts that have ended leave the batch, and new ones join it, so that a long text does not delay
 others. A text's tokens do not depend on the rest of the batch."""
@@ -31,7 +32,7 @@ MAX_ROWS = 64
 
 @dataclass(slots=True)
 class RunningText:
-    """A text while it is decoded."""
+    """A text that is being decoded."""
 
     input: DecodeInput
     new: list[int] = field(default_factory=list)
@@ -47,7 +48,7 @@ class RunningText:
 
 
 class NewToken(NamedTuple):
-    """One more token of the text with this number, or, with `token` None, only its end."""
+    """One more token of the text with this number, or only its end if `token` is None."""
 
     number: int
     token: int | None
@@ -67,7 +68,8 @@ def greedy(
     constraint: Constraints = None,
     max_rows: int = MAX_ROWS,
 ) -> list[Output]:
-    """The likeliest token at each step; of equally likely ones, the one with the lowest id."""
+    """Choose the likeliest token at each step; of equally likely tokens, the one with the lowest
+    id."""
     return collect(
         decode_tokens(
             model,
@@ -81,7 +83,7 @@ def greedy(
 
 
 def collect(events: Iterable[NewToken]) -> list[Output]:
-    """Collects whole texts, in the order of their inputs."""
+    """Collect whole texts, in the order of their inputs."""
     tokens: dict[int, list[int]] = {}
     log_probs: dict[int, list[float]] = {}
     outputs: dict[int, Output] = {}
@@ -105,8 +107,8 @@ def decode_tokens(
     constraint: Constraints = None,
     max_rows: int = MAX_ROWS,
 ) -> Iterator[NewToken]:
-    """Yields every token as soon as it is chosen. `inputs` may be an endless iterator: the next
-    input is asked for when there is a place for it."""
+    """Yield every token as soon as it is chosen. `inputs` may be an endless iterator: the next
+    input is read when there is a place for it."""
     check_at_least("max_rows", max_rows, 1)
     waiting = as_inputs(inputs, config, model.config)
     batch = _RunningBatch(CachedModel(model), config, constraint)
@@ -131,8 +133,8 @@ class _RunningBatch:
         self.n_admitted = 0  # texts after the last `admit`
 
     def admit(self, waiting: Iterator[DecodeInput], max_rows: int) -> list[NewToken]:
-        """Admits new texts once a quarter of the places is free, so that they are read together.
-        Returns the ends of those that end before they begin."""
+        """Admit new texts once a quarter of the places is free, so that they are read together.
+        Returns the ends of texts that end before they begin."""
         ended: list[NewToken] = []
         if self.texts and 4 * len(self.texts) > 3 * min(max_rows, self.n_admitted):
             return ended
@@ -153,7 +155,8 @@ class _RunningBatch:
 
     @torch.inference_mode()
     def take(self, tokens: Sequence[int]) -> list[NewToken]:
-        """One token more for each text; those that end leave, the others get their next scores."""
+        """Take one more token for each text. Texts that end leave the batch; the others get their
+        next scores."""
         index = torch.tensor(tokens, device=self.scores.device)[:, None]
         chosen = self.scores.log_softmax(dim=1).gather(1, index)[:, 0]
         events: list[NewToken] = []
@@ -199,7 +202,7 @@ class _RunningBatch:
         return "constraint" if allows_nothing(text.allowed) else None
 
     def _is_full(self, text: RunningText) -> bool:
-        """Its next token would stand beyond the last position."""
+        """Tell whether the text's next token would be beyond the last position."""
         return text.stop is None and len(text.tokens) - text.forgotten > self.window
 
     def _join(self, new: list[RunningText]) -> None:

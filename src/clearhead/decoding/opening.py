@@ -1,4 +1,4 @@
-"""A model folder as a whole: the model, and what turns text into its tokens and back."""
+"""Opens a model folder as a whole: the model, its tokenizers and its codec."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,7 +20,7 @@ RECIPE = "recipe.toml"  # in the folder of a run
 
 @dataclass(frozen=True, kw_only=True)
 class Opened:
-    """A model, and what turns text into its tokens and back."""
+    """A model with its tokenizers and codec."""
 
     model: Model
     ids: TokenIds
@@ -35,15 +35,15 @@ class Opened:
 
     @property
     def translates(self) -> bool:
-        """Whether it was trained on pairs: an encoder-decoder, or a decoder that has read the
-        source and the target in one row."""
+        """Whether the model was trained on pairs: it is an encoder-decoder, or a decoder that has
+        read the source and the target in one row."""
         return isinstance(self.model, Seq2Seq) or (
             isinstance(self.model, CausalLM) and self.ids.target_start is not None
         )
 
     @property
     def translator(self) -> Seq2Seq | CausalLM:
-        """The model, if it can translate."""
+        """Return the model. Raises if it cannot translate."""
         if not self.translates:
             raise ClearheadError(
                 f"this model is of the family {self.model.config.family!r}, and cannot translate; "
@@ -53,7 +53,7 @@ class Opened:
 
     @property
     def _verb(self) -> str:
-        """How to use a model that does not do what was asked."""
+        """Say how to use a model that cannot do what the user wants."""
         if self.translates:
             return "a translator is used with: clearhead translate, in Python model.translate(…)"
         if isinstance(self.model, CausalLM):
@@ -64,7 +64,7 @@ class Opened:
 
     @property
     def classifier(self) -> tuple[MaskedLM | Classifier, Labels]:
-        """The model and its labels, if it is a classifier."""
+        """Return the model and its labels. Raises if it is not a classifier."""
         if not isinstance(self.model, MaskedLM | Classifier) or self.labels is None:
             raise ClearheadError(
                 "this model has no labels, and cannot classify; train one that can "
@@ -74,12 +74,12 @@ class Opened:
 
     @property
     def writer(self) -> Seq2Seq | CausalLM:
-        """The model, if it generates text."""
+        """Return the model. Raises if it does not generate text."""
         return self.model if isinstance(self.model, Seq2Seq) else self.language_model
 
     @property
     def language_model(self) -> CausalLM:
-        """The model, if it is a decoder."""
+        """Return the model. Raises if it is not a decoder."""
         if not isinstance(self.model, CausalLM):
             raise ClearheadError(
                 f"this model is of the family {self.model.config.family!r}, not a language model; "
@@ -89,20 +89,20 @@ class Opened:
 
 
 def how_to_make(folder: Path) -> str:
-    """The remedy where there is no model."""
+    """Say how to get a model if there is none."""
     run = folder.parent if folder.name == "model" else folder  # a run's model is in RUN/model
     recipe = run.name if run.name in recipe_names() else "RECIPE"
     return f"give the folder that a run has written, or make one with: clearhead train {recipe}"
 
 
 def run_name(folder: Path) -> str:
-    """The name of the run, if its folder is called `model` as in every run."""
+    """Return the name of the run, if the folder is called `model` as in every run."""
     folder = folder.absolute()
     return folder.parent.name if folder.name == "model" else folder.name
 
 
 def checked_folder(folder: Path) -> Path:
-    """The model folder of a run, or this one; raises if there is none."""
+    """Return the model folder of a run, or this folder itself. Raises if there is no model."""
     if (folder / RECIPE).is_file() and not (folder / "model").is_dir():
         raise FolderError(
             f"{folder} has not written its model yet; run the same `clearhead train` command to "
@@ -121,7 +121,7 @@ def open_folder(
     dtype: torch.dtype | None = None,
     device: torch.device | str = "cpu",
 ) -> Opened:
-    """Opens a model folder, or that of a run, with its tokenizer, or one for each side."""
+    """Open a model folder, or that of a run, with its tokenizer, or with one for each side."""
     folder = checked_folder(folder)
     model = load_model(folder, own_parts=own_parts, dtype=dtype, device=device)
     codec = open_codec(folder)
@@ -135,7 +135,7 @@ def open_folder(
 
 
 def open_codec(folder: Path) -> Codec:
-    """Opens the codec of a model folder without the model."""
+    """Open the codec of a model folder without the model."""
     description = read_description(folder)
     config, ids = description.model, description.ids
     if (folder / SOURCE).exists() and (folder / TARGET).exists():
@@ -160,7 +160,8 @@ def open_codec(folder: Path) -> Codec:
 
 
 def _open(path: Path, ids: TokenIds, config: ModelConfig) -> Tokenizer:
-    """Its control tokens are those whose ids config.json gives, and the mask of an encoder."""
+    """Open a tokenizer. Its control tokens are those whose ids config.json gives, and the mask of
+    an encoder."""
     library = open_tokenizer(path.parent, path.name)
     start = ids.bos if ids.bos is not None else ids.decoder_start
     end = ids.eos
@@ -168,7 +169,7 @@ def _open(path: Path, ids: TokenIds, config: ModelConfig) -> Tokenizer:
     added = library.get_added_tokens_decoder()
     special = sorted(index for index, token in added.items() if token.special)
     for role, index in (("pad", config.pad_id), ("start", start), ("end", end)):
-        # A role that the model does not have is given to a control token that it has.
+        # A role that the model does not have goes to a control token that it has.
         candidates = (index, end, start, config.pad_id, *special, 0)
         index = next(i for i in candidates if i is not None)
         name = library.id_to_token(index)

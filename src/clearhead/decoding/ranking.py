@@ -1,4 +1,4 @@
-"""The largest of many scores, exactly: of equal ones, the one with the lowest index."""
+"""Finds the largest of many scores exactly: of equal scores, the one with the lowest index."""
 
 from typing import NamedTuple
 
@@ -12,8 +12,8 @@ class Candidate(NamedTuple):
     """A token that may follow a hypothesis."""
 
     value: float
-    """The value by which it is ranked: the log-probability of the whole text, less the penalty of
-    diversity; -inf: it cannot be chosen."""
+    """The value by which the candidate is ranked: the log-probability of the whole text, minus the
+    penalty of diversity; -inf: the candidate cannot be chosen."""
     slot: int
     """The place of the hypothesis in its beam."""
     token: int
@@ -24,9 +24,9 @@ class Candidate(NamedTuple):
 def rank(
     log_probs: Tensor, ranked_by: Tensor, totals: Tensor, n: int, first_slot: int
 ) -> list[list[Candidate]]:
-    """The n best continuations of each sentence's hypotheses, the best first. `log_probs` and
-    `ranked_by` are (sentences, hypotheses, vocab), `totals` (sentences, hypotheses): the
-    log-probability of each hypothesis, -inf where there is none."""
+    """Return the n best continuations of each sentence's hypotheses, the best first. `log_probs`
+    and `ranked_by` are (sentences, hypotheses, vocab). `totals` (sentences, hypotheses) are the
+    log-probabilities of the hypotheses, or -inf if there is no hypothesis."""
     vocab = log_probs.shape[2]
     values, indices = top_of_each(ranked_by, totals, min(n, ranked_by[0].numel()))
     chosen = log_probs.flatten(1).gather(1, indices)
@@ -35,20 +35,20 @@ def rank(
 
 
 def argmax(scores: Tensor) -> list[int]:
-    """The index of the largest value of each row. On the CPU, numpy's argmax is ten times as fast
-    as torch's, and as exact."""
+    """Return the index of the largest value of each row. On the CPU, numpy's argmax is ten times as
+    fast as torch's, and just as exact."""
     if scores.device.type == "cpu" and scores.dtype in (torch.float32, torch.float64):
         return scores.numpy().argmax(axis=1).tolist()
     return scores.argmax(dim=1).tolist()
 
 
 def top_of_each(scores: Tensor, offsets: Tensor, k: int) -> tuple[Tensor, Tensor]:
-    """The k largest of scores[s, h, v] + offsets[s, h] over all (h, v) of each sentence s, in
-    falling order: their values and the indices h · vocab + v, both (sentences, k).
+    """Return the k largest of scores[s, h, v] + offsets[s, h] over all (h, v) of each sentence s,
+    in falling order: their values and the indices h · vocab + v, both (sentences, k).
 
     torch's topk over a whole vocabulary would take as long as the model's step. But the k largest
-    lie in the k blocks that have the largest maxima, and a maximum is found as fast as memory is
-    read. Where two of the largest are equal, a stable sort decides their order instead.
+    scores are in the k blocks that have the largest maxima, and a maximum is found as fast as
+    memory is read. If two of the largest are equal, a stable sort decides their order instead.
     """
     n_sentences, n_hypotheses, vocab = scores.shape
     n_rows = vocab // N_BLOCKS
@@ -77,13 +77,13 @@ def top_of_each(scores: Tensor, offsets: Tensor, k: int) -> tuple[Tensor, Tensor
 
 
 def _has_ties(falling: Tensor) -> Tensor:
-    """Which rows hold a number twice."""
+    """Tell which rows contain a number twice."""
     score, next_score = falling[:, :-1], falling[:, 1:]
     return ((score == next_score) & (score > -torch.inf)).any(dim=1)
 
 
 def _sorted_top(scores: Tensor, offsets: Tensor, k: int) -> tuple[Tensor, Tensor]:
-    """Only what is no less than the k-th largest has to be sorted; NaN counts as the largest."""
+    """Sort only scores that are no less than the k-th largest. NaN counts as the largest."""
     everything = (scores + offsets[:, :, None]).flatten(1)
     least = everything.topk(k, dim=1).values[:, -1:]
     chosen: list[Tensor] = []

@@ -1,4 +1,4 @@
-"""The result of every strategy. `attention_of` gives its attention."""
+"""The results of all strategies. `attention_of` gives the attention of a result."""
 
 import warnings
 from collections.abc import Callable, Sequence
@@ -18,7 +18,7 @@ full; the constraint allowed nothing more."""
 
 @dataclass(frozen=True, kw_only=True)
 class Output:
-    """What a model generated: tokens, and their text where a tokenizer has decoded them."""
+    """The output of a model: tokens, and their text if a tokenizer has decoded them."""
 
     tokens: list[int]
     """The new tokens only, the end included where it was chosen."""
@@ -26,16 +26,17 @@ class Output:
     """The model's log-probability of each token, before temperature, top-k and top-p, penalties and
     constraints."""
     score: float
-    """What texts are compared by: the sum of `log_probs`, divided by the beam's length penalty."""
+    """The number by which texts are compared: the sum of `log_probs`, divided by the beam's length
+    penalty."""
     stop: StopReason
     text: str = ""
     """What the tokens say, where a tokenizer has decoded them."""
     tokenizer: Tokenizer | None = field(default=None, repr=False, compare=False)
     confidence: float | None = None
-    """The chrF++, from 0 to 1, that translations of held-out text with such scores have; None: the
+    """The mean chrF++, from 0 to 1, of translations of held-out text with such scores; None: the
     model is not calibrated (`clearhead.calibrate`)."""
     terms: tuple[TermUse, ...] = ()
-    """The terms of a glossary that the source has, and whether the text uses them."""
+    """The terms of a glossary in the source, with whether the text uses them."""
 
     @property
     def log_prob(self) -> float:
@@ -44,8 +45,8 @@ class Output:
 
     @property
     def mean_probability(self) -> float:
-        """The geometric mean of the probabilities of the tokens. An engine that knows only a score
-        gives the probability that the score stands for."""
+        """The geometric mean of the probabilities of the tokens. If an engine gives only a score,
+        this is the probability for which the score stands."""
         log_probs = self.log_probs or [self.score]
         return exp(min(0.0, sum(log_probs) / len(log_probs)))
 
@@ -58,7 +59,7 @@ class Output:
 
     @property
     def pieces(self) -> list[str]:
-        """Each token as text; blanks and line ends have signs."""
+        """Return each token as text, with signs for blanks and line ends."""
         if self.tokenizer is None:
             raise InputError(
                 "these tokens have no tokenizer; decode them with the model's tokenizer"
@@ -70,7 +71,7 @@ class Output:
 
 
 class AnsweredText(NamedTuple):
-    """The outputs for one text; there are none if it was empty."""
+    """The outputs for one text. There are none if the text was empty."""
 
     tokens_read: list[int]
     """The tokens that the model was given."""
@@ -78,8 +79,8 @@ class AnsweredText(NamedTuple):
     """Tokens of the text that the model was not given."""
     outputs: list[Output]
     again: bool = False
-    """Whether clearhead has decoded it again, since the translation of another engine had lost
-    something."""
+    """Whether clearhead has decoded the text again, because the translation of another engine had
+    lost something."""
 
     @property
     def texts(self) -> list[str]:
@@ -88,7 +89,8 @@ class AnsweredText(NamedTuple):
 
 
 def joint_terms(parts: Sequence[Output]) -> tuple[TermUse, ...]:
-    """The terms of a text that is made of these: each once, used if all parts that need it do."""
+    """Return the terms of a text that consists of these parts. Each term is listed once, and counts
+    as used if all parts that need it use it."""
     uses: dict[Term, bool] = {}
     for use in (use for part in parts for use in part.terms):
         uses[use.term] = uses.get(use.term, True) and use.is_used

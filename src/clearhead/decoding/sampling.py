@@ -1,4 +1,4 @@
-"""Tokens drawn at random, each sequence from its own stream of random numbers."""
+"""Draws tokens at random. Each sequence has its own stream of random numbers."""
 
 import hashlib
 from collections.abc import Sequence
@@ -26,16 +26,16 @@ def sample(
     constraint: Constraints = None,
     max_rows: int = MAX_ROWS,
 ) -> list[Output]:
-    """Draw each token. A list of seeds gives each sequence its own; one seed is a list of seeds
-    that follow from it and from the sequence's place. Nothing else is random: torch's generators
-    are not used."""
+    """Draw each token. A list of seeds gives each sequence its own seed; from a single seed, each
+    sequence's seed is derived by its place. Nothing else is random: torch's generators are not
+    used."""
     choose = chooser(choice, seed)
     events = decode_tokens(model, inputs, config, choose, constraint=constraint, max_rows=max_rows)
     return collect(events)
 
 
 def chooser(choice: Choice, seed: int | Sequence[int]) -> Choose:
-    """The function that `decode_tokens` calls for the next tokens."""
+    """Return the function that `decode_tokens` calls to choose the next tokens."""
 
     def choose(scores: Tensor, texts: Sequence[RunningText]) -> list[int]:
         seen = [text.tokens for text in texts] if choice.repetition_penalty != 1 else None
@@ -50,7 +50,7 @@ def chooser(choice: Choice, seed: int | Sequence[int]) -> Choose:
 
 
 def seed_of(seed: int | Sequence[int], index: int) -> int | str:
-    """The seed of one sequence, from the common seed and the sequence's place."""
+    """Derive the seed of one sequence from the common seed and the place of the sequence."""
     if isinstance(seed, int):
         return f"{seed}/{index}"
     if index >= len(seed):
@@ -60,7 +60,7 @@ def seed_of(seed: int | Sequence[int], index: int) -> int | str:
 
 
 def uniform(seed: int | str, position: int, purpose: str) -> float:
-    """A number in [0, 1) that depends on the three arguments and on nothing else."""
+    """Return a number in [0, 1) that depends only on the three arguments."""
     key = f"{seed}/{position}/{purpose}".encode()
     return (
         int.from_bytes(hashlib.blake2b(key, digest_size=8).digest(), "little")
@@ -70,12 +70,13 @@ def uniform(seed: int | str, position: int, purpose: str) -> float:
 
 
 def probabilities(scores: Tensor, choice: Choice, seen: Sequence[list[int]] | None) -> Tensor:
-    """The probability with which each token is drawn (rows, vocab), in fp64."""
+    """Return the probability with which each token is drawn (rows, vocab), in fp64."""
     scores = penalised(scores, seen, choice.repetition_penalty).double()
     if choice.temperature == 0:
         one_hot = torch.zeros_like(scores)
         return one_hot.scatter_(1, torch.tensor(argmax(scores), device=scores.device)[:, None], 1)
-    # The highest becomes 0: at the lowest temperatures, others would be infinite with it.
+    # The highest score becomes 0: at the lowest temperatures, several scores could otherwise be
+    # infinite.
     scores = (scores - scores.amax(dim=1, keepdim=True)) / choice.temperature
     if choice.top_k is not None and choice.top_k < scores.shape[1]:
         kth = scores.topk(choice.top_k, dim=1).values[:, -1:]
@@ -94,7 +95,7 @@ def probabilities(scores: Tensor, choice: Choice, seen: Sequence[list[int]] | No
 
 
 def penalised(scores: Tensor, seen: Sequence[list[int]] | None, penalty: float) -> Tensor:
-    """The scores after the repetition penalty."""
+    """Return the scores after the repetition penalty."""
     if seen is None or penalty == 1:
         return scores
     scores = scores.clone()
@@ -105,7 +106,7 @@ def penalised(scores: Tensor, seen: Sequence[list[int]] | None, penalty: float) 
 
 
 def draw(chances: Tensor, draws: Sequence[float]) -> list[int]:
-    """Finds where each number in [0, 1) falls in its row's cumulated probabilities."""
+    """Find where each number in [0, 1) falls in its row's cumulative probabilities."""
     cumulated = chances.cumsum(dim=1)
     total = cumulated[:, -1:]
     threshold = torch.tensor(draws, dtype=chances.dtype, device=chances.device)[:, None] * total

@@ -1,4 +1,4 @@
-"""How likely given texts are, token by token, by one pass over each of them."""
+"""Computes how likely given texts are, token by token, with one pass over each text."""
 
 from collections.abc import Sequence
 
@@ -27,19 +27,20 @@ def score(
     start_id: int | None = 1,
     max_tokens: int = MAX_TOKENS,
 ) -> list[list[float]]:
-    """log p of each target token, given the input before it: the source, after which the decoder
-    starts with `start_id`, or the prompt. One pass over each text, without a cache."""
+    """Compute log p of each target token, given the input before it: the prompt, or the source,
+    after which the decoder starts with `start_id`. There is one pass over each text, without a
+    cache."""
     if len(inputs) != len(targets):
         raise InputError(
             f"there are {len(inputs)} inputs and {len(targets)} targets; give one target for each"
         )
     pairs = [_checked(model, i, pair, start_id) for i, pair in enumerate(zip(inputs, targets))]
-    # Both sides of a batch are as wide as its longest pair, whichever side is the longer one.
+    # Both sides of a batch are as wide as its longest pair, whichever side is longer.
     width = [max(len(source), len(first) + len(target)) for source, first, target in pairs]
     order = sorted(range(len(pairs)), key=width.__getitem__)
     scores: list[list[float]] = [[] for _ in pairs]
     while order:
-        rows = [order.pop()]  # the longest first: the others need no more memory than it
+        rows = [order.pop()]  # the longest first: later batches need no more memory than the first
         while order and (len(rows) + 1) * width[rows[0]] <= max_tokens:
             rows.append(order.pop())
         for row, log_probs in zip(rows, _score_batch(model, [pairs[row] for row in rows])):
@@ -86,7 +87,7 @@ def _score_batch(model: GenerativeModel, pairs: Sequence[Fed]) -> list[list[floa
             hidden = model.hidden(fed, real=_given(real))
     rows: list[list[float]] = []
     for row, (_, first, target) in zip(hidden, pairs):
-        # Only here are there scores for a whole vocabulary, and only of one text at a time.
+        # Scores for a whole vocabulary exist only here, and only for one text at a time.
         states = row[len(first) - 1 : len(first) - 1 + len(target)][None]
         table = model.target_table if isinstance(model, Seq2Seq) else model.tokens
         scores = in_full(model.output(states, table)[0])
@@ -109,12 +110,12 @@ def score_texts(
     start: Start = "auto",
     names: Sequence[str] | None = None,
 ) -> list[Scored]:
-    """log p of each token: of `targets`, given the texts as sources, for a translator; of the
-    texts themselves for a language model (without a `start`, their first token is given, and not
-    scored). An empty text has no tokens."""
+    """Compute log p of each token: of `targets`, given the texts as sources, for a translator; of
+    the texts themselves for a language model. Without a `start`, the first token of a text is not
+    scored. An empty text has no tokens."""
     seq2seq = isinstance(model, Seq2Seq)
     pairs = seq2seq or codec.ids.target_start is not None
-    # Blanks are a text that a language model can continue, and none that can be translated.
+    # A language model can continue a text of blanks, but a translator cannot translate it.
     filled = [index for index, text in enumerate(texts) if (text.strip() if pairs else text)]
     if pairs:
         if start != "auto":
@@ -157,8 +158,9 @@ def score_texts(
 def attention_of(
     model: GenerativeModel, given: Ids, output: Output, *, start_id: int | None = 1
 ) -> Recorder:
-    """The attention with which a text was decoded: every layer's weights, a row for each token that
-    was fed (the last token of the text was not). Computed by one pass over the whole text."""
+    """Return the attention with which a text was decoded: every layer's weights, with a row for
+    each token that the model read (it did not read the last token of the text). One pass over the
+    whole text computes it."""
     source, first, target = _checked(model, 0, (given, output.tokens), start_id)
     recorder = Recorder()
     fed = torch.tensor([(first + target)[:-1] or first], device=model.tokens.weight.device)

@@ -1,5 +1,5 @@
-"""Text as sentences, and translated sentences as a text again. The sentences are found by sentencex
-(the extra `serve`), which knows the abbreviations and the marks of many languages."""
+"""Splits text into sentences, and joins translated sentences into a text. sentencex (the extra
+`serve`) finds the sentences; it knows the abbreviations and marks of many languages."""
 
 import re
 from collections.abc import Callable, Sequence
@@ -12,17 +12,18 @@ from clearhead.errors import ClearheadError, InputError
 
 WITHOUT_BLANKS = frozenset({"zh", "ja", "th", "lo", "km", "my", "bo", "dz"})
 """Languages that put no blank between two sentences."""
-# Blanks are looked at from the first alone: from each, a run of them would take its square.
+# A run of blanks is matched only from its first: matching from each blank would take quadratic
+# time.
 _LINE_ENDS = re.compile(r"((?<!\s)\s*[\r\n\v\f\x1c-\x1e\x85\u2028\u2029]\s*)")
 _LINE_ENDS_ALONE = re.compile(r"([\r\n\v\f\x1c-\x1e\x85\u2028\u2029]+)")
 _PAIR = re.compile(r"([A-Za-z]{2,3}(?:-[A-Za-z]{4})?)-([A-Za-z]{2,3}(?:-[A-Za-z]{4})?)")
-# Where a sentence that is too long is cut: the first of these that there is near its middle.
+# Where a sentence that is too long is cut: at the first of these marks that occurs near its middle.
 _CUTS = (re.compile(r"[;:；：]\s*"), re.compile(r"[,，、]\s*"), re.compile(r"\s+"))
 
 
 @dataclass(frozen=True)
 class LanguagePair:
-    """What a translator reads and what it writes, as codes such as en and zh."""
+    """The languages of a translator's sources and translations, as codes such as en and zh."""
 
     source: str
     target: str
@@ -32,12 +33,12 @@ class LanguagePair:
 
     @property
     def joint(self) -> str:
-        """The text between two translated sentences of a line."""
+        """Return the text between two translated sentences of a line."""
         return "" if self.target.split("-")[0].lower() in WITHOUT_BLANKS else " "
 
 
 def language_pair(text: str) -> LanguagePair:
-    """The pair that `en-zh` names."""
+    """Return the pair that `en-zh` names."""
     match = _PAIR.fullmatch(text)
     if match is None:
         raise InputError(f"{text!r} is not a pair of languages; write it like en-zh")
@@ -46,15 +47,15 @@ def language_pair(text: str) -> LanguagePair:
 
 @dataclass(frozen=True)
 class SplitText:
-    """A text, cut into sentences and what stands between them."""
+    """A text that is cut into sentences, with the text between them."""
 
     sentences: list[str]
     between: list[str]
     """The text before the first sentence, between each two, and after the last."""
 
     def joined(self, translated: Sequence[str], joint: str) -> str:
-        """The translated sentences in the form of the text: its line ends, and its blanks at both
-        ends. Inside a line, `joint` stands between two sentences."""
+        """Join the translated sentences in the form of the text, with its line ends and the blanks
+        at both ends. Inside a line, `joint` stands between two sentences."""
         parts = [self.between[0]]
         for index, sentence in enumerate(translated):
             gap = self.between[index + 1]
@@ -68,8 +69,8 @@ Fits = Callable[[str], bool]
 
 
 def split_text(text: str, language: str, fits: Fits, *, strip: bool = True) -> SplitText:
-    """The sentences of a text in this language. Lines are never put together. A sentence that does
-    not fit is cut at a mark or a blank near its middle, or, if it has none, anywhere. Without
+    """Split a text in this language into sentences. Lines are never joined. A sentence that does
+    not fit is cut at a mark or a blank near its middle, or anywhere if it has none. Without
     `strip`, the blanks at the ends of a line belong to its first and its last sentence."""
     sentences: list[str] = []
     between = [""]
@@ -101,7 +102,7 @@ def split_text(text: str, language: str, fits: Fits, *, strip: bool = True) -> S
 
 
 def _sentences(line: str, language: str) -> list[str]:
-    """Together they are the line."""
+    """Split a line into sentences. Joined, they are the line."""
     from sentencex import segment  # pyright: ignore[reportAttributeAccessIssue] (compiled)
 
     sentences: list[str] = []
@@ -110,7 +111,7 @@ def _sentences(line: str, language: str) -> list[str]:
         start = line.find(sentence, end)
         if start < 0:  # not a part of the line: then nothing is known of the rest
             break
-        # What stands before a sentence belongs to the one before it.
+        # Text before a sentence belongs to the sentence before it.
         if sentences:
             sentences[-1] += line[end:start]
             sentences.append(sentence)
@@ -125,7 +126,8 @@ def _sentences(line: str, language: str) -> list[str]:
 
 
 def _pieces(sentence: str, fits: Fits) -> list[str]:
-    """Together they are the sentence. Cut in two again and again, so the work stays small."""
+    """Cut a sentence into pieces. Joined, they are the sentence. Cutting in two again and again
+    keeps the work small."""
     waiting, pieces = [sentence], []
     while waiting:
         part = waiting.pop()
@@ -138,7 +140,8 @@ def _pieces(sentence: str, fits: Fits) -> list[str]:
 
 
 def _cut(part: str) -> int:
-    """The place nearest to the middle; not in the outer quarters, where a piece would be short."""
+    """Return the place to cut that is nearest to the middle, but not in the outer quarters, where a
+    piece would be short."""
     middle, reach = len(part) // 2, len(part) // 4
     for pattern in _CUTS:
         ends = [m.end() for m in pattern.finditer(part, middle - reach, middle + reach)]
@@ -159,11 +162,12 @@ def check_can_split() -> None:
 def join_sentences(
     text: SplitText, translations: Sequence[AnsweredText], pair: LanguagePair
 ) -> AnsweredText:
-    """Joins sentences into one text: its n-th translation is made of the n-th of each sentence."""
+    """Join sentences into one text. Its n-th translation consists of the n-th translation of each
+    sentence."""
     n_best = max((len(answer.outputs) for answer in translations), default=0)
     outputs: list[Output] = []
     for rank in range(n_best):
-        # A short sentence may have fewer translations than another: then its last.
+        # A short sentence may have fewer translations than another; then its last one is used.
         chosen = [min(rank, len(answer.outputs) - 1) for answer in translations]
         parts = [
             answer.outputs[choice] for answer, choice in zip(translations, chosen) if choice >= 0

@@ -1,4 +1,4 @@
-"""Texts as a translator reads them: their tokens, and what they must keep."""
+"""Prepares texts as a translator reads them: their tokens, and the spans that they must keep."""
 
 import logging
 from collections.abc import Callable, Sequence
@@ -20,8 +20,8 @@ NOTHING = mask("")
 
 
 def reader_of(codec: Codec, longest: int) -> Fits:
-    """Whether a model of `longest` positions can read a sentence; one of few bytes needs no
-    counting."""
+    """Return a function that tells whether a model with `longest` positions can read a sentence. A
+    sentence of few bytes needs no counting."""
     most = codec.longest_source(longest)
 
     def fits(sentence: str) -> bool:
@@ -33,7 +33,7 @@ def reader_of(codec: Codec, longest: int) -> Fits:
 
 
 class EncodedSource(NamedTuple):
-    """A text as the encoder reads it."""
+    """A text in the form in which the encoder reads it."""
 
     tokens: list[int]
     """The tokens of the text; none if it is empty or left out."""
@@ -55,7 +55,7 @@ def encode_sources(
     names: Sequence[str] | None = None,
     glossary: Glossary | None = None,
 ) -> list[EncodedSource]:
-    """Each text as `translate_sources` takes it, for a model that reads `longest` tokens."""
+    """Encode each text for `translate_sources`, for a model that reads `longest` tokens."""
     if codec.keeps_spans:
         masked = [mask(text) for text in texts]
         return encode_masked(codec, masked, longest, too_long, names=names, glossary=glossary)
@@ -78,7 +78,7 @@ def encode_masked(
     names: Sequence[str] | None = None,
     glossary: Glossary | None = None,
 ) -> list[EncodedSource]:
-    """Encodes texts whose spans are known, as `translate_sources` takes them."""
+    """Encode texts whose spans are known, for `translate_sources`."""
     filled = [index for index, text in enumerate(texts) if text.has_text or text.spans]
     encode = partial(_encoded, codec.encode_masked, codec.longest_source(longest), glossary)
     encoded = dict(zip(filled, encode([texts[index] for index in filled])))
@@ -98,7 +98,8 @@ def _encoded(
     glossary: Glossary | None,
     texts: Sequence[T],
 ) -> list[list[int]]:
-    """The tokens of the texts. One that is too long with its terms is read without them."""
+    """Return the tokens of the texts. A text that is too long with its terms is read without
+    them."""
     encoded = encode(texts, glossary)
     if glossary is None:
         return encoded
@@ -111,7 +112,7 @@ def _encoded(
 def _looked_up(
     source: EncodedSource, glossary: Glossary | None, pieces: Sequence[str | int]
 ) -> EncodedSource:
-    """The source with the terms of its text."""
+    """Return the source with the terms of its text."""
     if glossary is None or not source.tokens:
         return source
     return source._replace(glossary=glossary, terms=glossary.terms_in(pieces))
@@ -120,7 +121,7 @@ def _looked_up(
 def _fitted(
     codec: Codec, ids: list[int], longest: int, too_long: TooLongSource, name: str
 ) -> EncodedSource:
-    """What the model is given of a text."""
+    """Return the part of a text that the model reads."""
     if too_long == "skip" and len(ids) > codec.longest_source(longest):
         return EncodedSource([], len(ids))
     cut = "cut" if too_long == "cut" else "refuse"
@@ -131,7 +132,8 @@ def _fitted(
 def warn_of_too_long(
     names: Sequence[str], answers: Sequence[AnsweredText], codec: Codec, config: ModelConfig
 ) -> None:
-    """Warns of each text that was too long to translate whole: its name, the limit, the remedy."""
+    """Warn of each text that was too long to translate whole, with its name, the limit and the
+    remedy."""
     longest = codec.longest_source(config.max_length)
     empty = "its translation is empty; split it, or have it cut: too_long='cut'"
     for name, answer in zip(names, answers):
@@ -140,7 +142,7 @@ def warn_of_too_long(
 
 
 def warn_of_cut(name: str, n_given: int, n_cut: int, longest: int, what: str) -> None:
-    """Warns if the model is not given all of a text."""
+    """Warn if the model does not read all of a text."""
     if n_cut:
         told = "%s has %d tokens, but the model takes %d: %s"
         _log.warning(told, name, n_given + n_cut, longest, what)

@@ -1,9 +1,10 @@
-"""Speculative decoding: a small model drafts, the large one checks several tokens in one pass
-(Leviathan et al. 2023, Chen et al. 2023).
+"""Speculative decoding: a small model drafts several tokens, and the large model checks them in one
+pass (Leviathan et al. 2023, Chen et al. 2023).
 
-The output is distributed as if the large model had decoded alone. A drafted token x, drawn with
-probability q(x), is kept with probability min(1, p(x) / q(x)); the first that is not kept is drawn
-again from what p has more than q. Both p and q are what `Choice` leaves of the two models."""
+The distribution of the output is that of the large model alone. A drafted token x, drawn with
+probability q(x), is kept with probability min(1, p(x) / q(x)). The first token that is not kept is
+drawn again, from the excess of p over q. Both p and q are the distributions that `Choice` makes of
+the two models."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -34,8 +35,8 @@ def speculative(
     n_ahead: int = 4,
     max_rows: int = MAX_ROWS,
 ) -> list[Output]:
-    """Draws as `sample` does (other texts, from the same distribution), with `draft` running
-    `n_ahead` tokens ahead. `config.window` is that of the model with the shorter `max_length`."""
+    """Draw as `sample` does (other texts, but from the same distribution), while `draft` runs
+    `n_ahead` tokens ahead. `config.window` belongs to the model with the shorter `max_length`."""
     check_at_least("max_rows", max_rows, 1)
     if n_ahead < 1:
         raise InputError(f"n_ahead={n_ahead} leaves nothing to check; use at least 1")
@@ -95,9 +96,10 @@ class _Drafting:
         large, small = CachedModel(self.large), CachedModel(self.small)
         scores = large.join(prompts, sources or None)[:, None]
         guess_scores = small.join(prompts, sources or None)
-        unread: Tensor | None = None  # by the large model: its own last token waits for the draft
+        # by the large model, whose own last token waits for the draft
+        unread: Tensor | None = None
         while live:
-            # Behind its window a text has no positions left: what is drafted there is padding.
+            # Beyond its window, a text has no positions; what is drafted there is padding.
             n_fit = [min(self.n_ahead, self.window - len(text.tokens)) for text in live]
             real = torch.arange(self.n_ahead) < torch.tensor(n_fit)[:, None]
             real = real.to(scores.device)
@@ -131,8 +133,8 @@ class _Drafting:
         return [self._output(text) for text in texts]
 
     def _uniforms(self, texts: Sequence[_DraftedText], ahead: int, purpose: str) -> list[float]:
-        """A number for each text. `purpose` and the place where the round began keep what is drawn
-        again apart from what was drawn before."""
+        """Return a number for each text. `purpose` and the place where the round began keep tokens
+        that are drawn again independent of the first draws."""
         return [
             uniform(
                 seed_of(self.seed, text.input.number),
@@ -145,7 +147,8 @@ class _Drafting:
     def _check(
         self, texts: Sequence[_DraftedText], scores: Tensor, guesses: Tensor, draft: Tensor
     ) -> tuple[list[int], list[int]]:
-        """How many drafted tokens of each text stay, and the large model's own after them."""
+        """Return how many drafted tokens of each text are kept, and the large model's own token
+        after them."""
         n_texts, n = draft.shape
         seen = [
             text.tokens + row[:ahead]
@@ -162,7 +165,7 @@ class _Drafting:
         row = torch.arange(n_texts, device=draft.device)
         nothing = torch.zeros_like(guesses[:, :1])
         surplus = (chances - torch.cat((guesses, nothing), dim=1))[row, kept].clamp(min=0)
-        # Two distributions that differ by rounding alone leave nothing over.
+        # If two distributions differ only by rounding, there is no excess.
         surplus = torch.where(surplus.sum(dim=1, keepdim=True) > 0, surplus, chances[row, kept])
         numbers = [
             uniform(seed_of(self.seed, text.input.number), len(text.new) + n_kept, "own")

@@ -1,4 +1,5 @@
-"""Text while it is decoded: each piece is whole characters, and the pieces make the whole text."""
+"""Returns text while it is decoded. Each piece has whole characters, and the pieces together are
+the whole text."""
 
 import codecs
 from collections.abc import Iterator, Sequence
@@ -17,7 +18,7 @@ HALF = "\ufffd"  # what a decoder puts where a character is not complete
 
 
 class TextStream:
-    """Tokens in, text out, and never half a character.
+    """Takes tokens and returns text, never half a character.
 
     A token of a byte-level vocabulary may hold part of a character: it is held until the rest has
     arrived. The pieces, and what `rest` returns at the end, make `tokenizer.decode` of all tokens
@@ -37,7 +38,7 @@ class TextStream:
             pass  # not byte-level: everything is decoded again, and what is new is returned
 
     def push(self, token: int) -> str:
-        """The text that this token has completed; "" while a character is not whole."""
+        """Return the text that this token has completed; "" while a character is incomplete."""
         if token in self.tokenizer.control_ids:
             return ""
         if self.decoder is not None:
@@ -47,7 +48,7 @@ class TextStream:
         return "" if text.endswith(HALF) else self._new_part(text)
 
     def rest(self) -> str:
-        """The rest of the text at the end: bytes that no character can be made of are shown as
+        """Return the rest of the text at the end. Bytes that form no character are shown as
         U+FFFD."""
         if self.decoder is not None:
             return self.decoder.decode(b"", final=True)
@@ -59,7 +60,7 @@ class TextStream:
 
 
 class StreamedPiece(NamedTuple):
-    """Text that the prompt with this number has just got, perhaps none; `stop` with its last."""
+    """New text for the prompt with this number, which may be empty. The last piece has `stop`."""
 
     number: int
     text: str
@@ -79,8 +80,8 @@ def stream_texts(
     constraint: Constraint | None = None,
     max_rows: int = MAX_ROWS,
 ) -> Iterator[StreamedPiece]:
-    """The texts that follow the prompts (or translate the sources), side by side, a piece for each
-    token. Whoever stops asking stops the decoding."""
+    """Yield the texts that follow the prompts (or translate the sources), side by side, with a
+    piece for each token. Decoding stops when the caller stops reading."""
     continues = model.config.family == "decoder"
     streams = [TextStream(tokenizer, row if continues else ()) for row in rows]
     n_tokens = [0] * len(rows)
@@ -106,7 +107,7 @@ def stream_text(
     seed: int = 0,
     constraint: Constraint | None = None,
 ) -> Iterator[str]:
-    """The text that follows a prompt (or translates a source), piece by piece."""
+    """Yield the text that follows a prompt (or translates a source), piece by piece."""
     pieces = stream_texts(
         model, tokenizer, [ids], config, choice, seeds=[seed], constraint=constraint
     )

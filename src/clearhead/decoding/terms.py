@@ -1,6 +1,6 @@
-"""Translations that lack a term of a glossary: the term is put where the model finds it most
-likely, and the rest is decoded again after it. A constraint guarantees its tokens, whatever the
-model has learnt."""
+"""Handles translations that lack a term of a glossary. The term is put where the model finds it
+most likely, and the rest is decoded again after it. A constraint guarantees the term's tokens,
+whatever the model has learnt."""
 
 import re
 from collections.abc import Callable, Sequence
@@ -17,15 +17,15 @@ _INSIDE_WORD = re.compile(rf"[^\W{UNSPACED}]{{2}}")
 MAX_PLACES = 24
 """The highest number of word boundaries in a translation at which a term is tried."""
 MAX_ROUNDS = 8
-"""Terms of a translation whose places are looked for; more of them stand where the constraint puts
-them."""
+"""The highest number of terms in a translation for which places are tried; a constraint alone
+places the others."""
 DecodeRows = Callable[[Sequence[list[int]], Sequence[Constraint]], Sequence[Output]]
 """A translation of each source under its constraint."""
 
 
 @dataclass
 class TermSearch:
-    """A translation that has to use some terms."""
+    """A translation that has to use certain terms."""
 
     source_tokens: list[int]
     terms: tuple[Term, ...]
@@ -39,10 +39,10 @@ class TermSearch:
     """The output with its text; None if it may not be used."""
     tried: list[Term] = field(default_factory=list)
     required: list[Term] = field(default_factory=list)
-    """The terms that the constraint asks for; there is no space for the others."""
+    """The terms that the constraint requires; there is no space for the others."""
 
     def missing(self) -> list[Term]:
-        """Terms that the best translation lacks, and that have not been tried."""
+        """Return terms that the best translation lacks and that have not been tried."""
         return [
             term
             for term in self.terms
@@ -50,7 +50,8 @@ class TermSearch:
         ]
 
     def consider(self, output: Output) -> None:
-        """Keeps the output with the most terms; of equally many, that with the highest score."""
+        """Keep the output with the most terms; of outputs with equally many, the one with the
+        highest score."""
         finished = self.finish(output)
         if finished is not None:
             self.best = max(self.best, finished, key=self._rank)
@@ -70,7 +71,7 @@ class TermSearch:
 
 
 def use_terms(searches: Sequence[TermSearch], tokenizer: Tokenizer, decode: DecodeRows) -> None:
-    """Requires the missing terms, in each round one more of each translation."""
+    """Require the missing terms: in each round, one more of each translation."""
     while True:
         trials = [
             (search, constraint)
@@ -86,8 +87,8 @@ def use_terms(searches: Sequence[TermSearch], tokenizer: Tokenizer, decode: Deco
 
 
 def _next_places(search: TermSearch, tokenizer: Tokenizer) -> list[Constraint]:
-    """The constraints by which the next missing term stands at each place; or, after many rounds,
-    all that are missing are required."""
+    """Return the constraints that put the next missing term at each place. After many rounds,
+    require all missing terms at once."""
     tokens = [token for token in search.best.tokens if token != tokenizer.eos_id]
     n_spans = 0 if search.masked is None else len(search.masked.spans)
     first: list[int] = []
@@ -95,7 +96,8 @@ def _next_places(search: TermSearch, tokenizer: Tokenizer) -> list[Constraint]:
     for term in search.missing():
         run = term_tokens(term, tokenizer)
         search.tried.append(term)
-        # A model that may not end generates for ever: hardly longer than the translation is enough.
+        # A model that may not end would generate forever; slightly more tokens than in the
+        # translation are enough.
         needed = sum(map(len, [*runs, run])) + n_spans
         limit = min(search.space, 2 * len(tokens) + needed + 8)
         if run and can_keep(search.masked, tokenizer, limit, [*runs, run]):
@@ -118,7 +120,7 @@ def _next_places(search: TermSearch, tokenizer: Tokenizer) -> list[Constraint]:
 
 @dataclass(frozen=True)
 class _Beginning:
-    """These tokens first; then what a constraint allows after them."""
+    """Requires these tokens first, and then what a constraint allows after them."""
 
     tokens: list[int]
     then: Constraint
@@ -128,7 +130,7 @@ class _Beginning:
 
 
 def term_tokens(term: Term, tokenizer: Tokenizer) -> list[int]:
-    """The tokens of a term inside a text; none if the tokenizer cannot write it."""
+    """Return the tokens of a term inside a text; none if the tokenizer cannot spell it."""
     try:
         return tokenizer.encode(with_blank(term.target))
     except UnknownLetterError:
@@ -136,7 +138,8 @@ def term_tokens(term: Term, tokenizer: Tokenizer) -> list[int]:
 
 
 def _places(tokens: Sequence[int], tokenizer: Tokenizer) -> list[int]:
-    """The numbers of tokens before which a word may begin: not inside a word or a character."""
+    """Return the numbers of tokens after which a word may begin: not inside a word or a
+    character."""
     places = [
         n_before for n_before in range(len(tokens) + 1) if _is_between(tokens, n_before, tokenizer)
     ]

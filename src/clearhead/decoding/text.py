@@ -1,7 +1,7 @@
-"""Text in, text out: encode, run texts of similar length side by side, decode the tokens. Every
-command and the Python API do it here and in `decoding/continuing.py`, so that a text means the
-same tokens everywhere. What runs the model is the model itself (`OwnEngine`) or CTranslate2
-(`decoding/engine.py`)."""
+"""Takes and returns text: encodes it, runs texts of similar length side by side, and decodes the
+tokens. Every command and the Python API use this file and `decoding/continuing.py`, so that a text
+always means the same tokens. The model itself (`OwnEngine`) or CTranslate2 (`decoding/engine.py`)
+computes."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
@@ -44,7 +44,7 @@ class SeededPrompt(NamedTuple):
 
 
 class Engine(Protocol):
-    """What translates and generates tokens: clearhead itself, or CTranslate2."""
+    """The software that translates and generates tokens: clearhead itself, or CTranslate2."""
 
     @property
     def config(self) -> ModelConfig:
@@ -53,12 +53,14 @@ class Engine(Protocol):
 
     @property
     def is_constrained(self) -> bool:
-        """Whether it observes constraints; what another engine translates is looked at after."""
+        """Whether the engine applies constraints; the translations of other engines are checked
+        afterwards."""
         ...
 
     @property
     def constrained(self) -> "Engine":
-        """An engine of the same model that observes constraints, read when it is first needed."""
+        """An engine of the same model that applies constraints, which is read when it is first
+        needed."""
         ...
 
     def translate(
@@ -68,7 +70,7 @@ class Engine(Protocol):
         how: TranslateConfig,
         constraints: Constraints = None,
     ) -> list[list[Output]]:
-        """The n best texts of each source."""
+        """Return the n best texts of each source."""
         ...
 
     def generate(
@@ -78,7 +80,7 @@ class Engine(Protocol):
         how: GenerateConfig,
         constraint: Constraint | None,
     ) -> list[Output]:
-        """The text that follows each prompt."""
+        """Generate the text that follows each prompt."""
         ...
 
 
@@ -95,12 +97,12 @@ class OwnEngine:
 
     @property
     def is_constrained(self) -> bool:
-        """This engine observes constraints."""
+        """Always true: this engine applies constraints."""
         return True
 
     @property
     def constrained(self) -> Engine:
-        """Itself."""
+        """The engine itself."""
         return self
 
     def translate(
@@ -110,7 +112,7 @@ class OwnEngine:
         how: TranslateConfig,
         constraints: Constraints = None,
     ) -> list[list[Output]]:
-        """The n best translations of each source, by clearhead's own beam search."""
+        """Return the n best translations of each source, by clearhead's own beam search."""
         if how.beam.width == 1:
             texts = greedy(self.model, sources, ends, constraint=constraints, max_rows=how.batch)
             divisors = [how.beam.normaliser(len(text.tokens)) for text in texts]
@@ -126,7 +128,7 @@ class OwnEngine:
         how: GenerateConfig,
         constraint: Constraint | None,
     ) -> list[Output]:
-        """A continuation of each prompt, by clearhead's own sampling."""
+        """Generate a continuation of each prompt, by clearhead's own sampling."""
         return sample(
             self.model,
             [prompt.tokens for prompt in prompts],
@@ -139,7 +141,7 @@ class OwnEngine:
 
 
 def text_of(output: Output, codec: Codec, behind: Sequence[int] = ()) -> Output:
-    """The output with its text, which may depend on the tokens before it."""
+    """Return the output with its text, which may depend on the tokens before it."""
     text = codec.target.decode(output.tokens, behind=behind)
     return replace(output, text=text, tokenizer=codec.target)
 
@@ -151,8 +153,8 @@ def translate_sources(
     config: TranslateConfig,
     calibration: Calibration | None = None,
 ) -> list[AnsweredText]:
-    """Translations of each source, the best first, in the order of the sources; with a calibration,
-    each has its confidence."""
+    """Translate each source. Returns translations in the order of the sources, the best first. With
+    a calibration, each has its confidence."""
     if codec.keeps_spans:
         answers = _translate_keeping(engine, codec, sources, config, calibration)
     else:
@@ -190,8 +192,8 @@ def _using_terms(
     outputs: dict[int, list[Output]],
     config: TranslateConfig,
 ) -> dict[int, list[Output]]:
-    """The translations of each source; those that lack a term of the glossary are decoded again by
-    clearhead, one token after another."""
+    """Return the translations of each source. clearhead decodes those that lack a term of the
+    glossary again."""
     ends = codec.decode_config(config.max_new)
     greedily = replace(config, beam=replace(config.beam, width=1, n_best=1, groups=1))
 
@@ -230,7 +232,7 @@ def _using_terms(
 
 
 def _space(engine: Engine, codec: Codec, source: EncodedSource, ends: DecodeConfig) -> int:
-    """Tokens that a translation can have."""
+    """Return the number of tokens that a translation can have."""
     prompt = 1 if codec.ids.target_start is None else len(source.tokens)
     return min(ends.max_new, engine.config.max_length - prompt)
 
@@ -242,11 +244,11 @@ def _translate_keeping(
     config: TranslateConfig,
     calibration: Calibration | None,
 ) -> list[AnsweredText]:
-    """Translations that have every span of their source: by the constraint of the decoder. What an
-    engine without constraints has lost is decoded again by clearhead. Where there is no space for
-    all spans, the text between them is translated piece by piece. Text that the model generates
-    beside a span may still form another with it (% and d); where both ways do, there is no
-    translation."""
+    """Return translations that have every span of their source, through the decoder's constraint.
+    If an engine without constraints has lost a span, clearhead decodes the text again. If there is
+    no space for all spans, the text between them is translated piece by piece. Text that the model
+    generates beside a span may still form another span with it (% and d); if this happens in both
+    ways, there is no translation."""
     ends, constraints = codec.decode_config(config.max_new), dict[int, Constraint]()
     for index, source in enumerate(sources):
         space = _space(engine, codec, source, ends)
@@ -290,7 +292,7 @@ def _translate_keeping(
 def _by_glossary(
     sources: Sequence[EncodedSource], indices: Sequence[int]
 ) -> Iterable[tuple[Glossary | None, list[int]]]:
-    """The indices of the sources that have a glossary in common."""
+    """Group the indices of the sources by their glossary."""
     groups: dict[int, tuple[Glossary | None, list[int]]] = {}
     for index in indices:
         glossary = sources[index].glossary
@@ -306,7 +308,7 @@ def _translate_pieces(
     glossary: Glossary | None,
     pieces: Sequence[str],
 ) -> Outputs:
-    """The best translation of each piece of a text."""
+    """Return the best translation of each piece of a text."""
     best = replace(config, beam=replace(config.beam, n_best=1))
     answers = translate_texts(
         engine, codec, pieces, best, calibration=calibration, glossary=glossary
@@ -315,7 +317,7 @@ def _translate_pieces(
 
 
 def _kept(outputs: Sequence[Output], codec: Codec, masked: MaskedText) -> list[Output]:
-    """The outputs that have every span and no other, with their texts."""
+    """Return the outputs that have every span and no other, with their texts."""
     return [
         output
         for output in (_restored(output, codec, masked) for output in outputs)
@@ -325,7 +327,7 @@ def _kept(outputs: Sequence[Output], codec: Codec, masked: MaskedText) -> list[O
 
 
 def _restored(output: Output, codec: Codec, masked: MaskedText) -> Output:
-    """The output with its text, the spans of the source in their places."""
+    """Return the output with its text, in which the source's spans are in their places."""
     pieces = decode_pieces(codec.target, output.tokens)
     valid_pieces = [
         piece for piece in pieces if isinstance(piece, str) or piece < len(masked.spans)
@@ -344,10 +346,10 @@ def translate_texts(
     calibration: Calibration | None = None,
     glossary: Glossary | None = None,
 ) -> list[AnsweredText]:
-    """Translations of each text, the best first, in the order of the texts. An empty text has none.
-    `names` are what messages call the texts ("text 1", "text 2", …). With `split`, the sentences of
-    each text are translated one by one. With a `calibration`, each translation has its
-    confidence. With a `glossary`, it uses the terms."""
+    """Translate each text. Returns translations in the order of the texts, the best first; an empty
+    text has none. `names` are the names of the texts in messages ("text 1", "text 2", …). With
+    `split`, the sentences of each text are translated one by one. With a `calibration`, each
+    translation has its confidence. With a `glossary`, it uses the terms."""
     longest, read = engine.config.max_length, partial(encode_sources, glossary=glossary)
     if split is None:
         sources = read(codec, texts, longest, config.too_long, names=names)

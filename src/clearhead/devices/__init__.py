@@ -1,4 +1,5 @@
-"""Whether a device computes what it should: invariants, a step, a resume and a decode on it."""
+"""Tests whether a device computes correctly: invariants, a step, a resumed run and decoding on
+it."""
 
 from clearhead.devices.report import SelfTest, run_selftest
 

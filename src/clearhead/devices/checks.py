@@ -1,6 +1,6 @@
-"""The checks. Each takes a device, returns what it measured, and raises DeviceError where the
-device is wrong. It is compared with the CPU in fp64, with itself, or with what must hold of any
-model."""
+"""The checks of a device. Each takes a device, returns what it measured, and raises DeviceError if
+the device is wrong. A check compares the device with the CPU in fp64, with itself, or with a rule
+that holds for any model."""
 
 import tempfile
 from collections.abc import Callable
@@ -38,21 +38,22 @@ from clearhead.training.run import open_run
 from clearhead.training.step import take_step
 
 CLOSE = 2e-4
-"""Relative to the largest number: fp32 sums of a few hundred terms, in any order, agree to 1e-5."""
+"""The limit relative to the largest number: fp32 sums of a few hundred terms, in any order, agree
+to 1e-5."""
 HALF_CLOSE = 0.2
-"""The same of bf16, whose products have three digits: the largest error on a CPU is 0.05."""
+"""The same limit for bf16, whose products have three digits: the largest error on a CPU is 0.05."""
 CPU = torch.device("cpu")
 
 
 class DeviceError(ClearheadError):
-    """A check that a device failed."""
+    """Raised if a device fails a check."""
 
 
 DeviceCheck = Callable[[torch.device], str]
 
 
 def products(device: torch.device) -> str:
-    """Matrix products are within the bound of rounding, in every number format."""
+    """Check that matrix products are within the bound of rounding, in every number format."""
     worst = 0.0
     for dtype in (torch.float32, torch.bfloat16, torch.float16):
         for rows, inner, columns in ((5, 33, 7), (64, 1024, 48), (130, 257, 3)):
@@ -61,7 +62,7 @@ def products(device: torch.device) -> str:
             product = (left.to(device) @ right.to(device)).cpu().double()
             left, right = left.double(), right.double()
             expected, size = left @ right, left.abs() @ right.abs()
-            # One rounding of the result, and of each partial sum, which is in fp32.
+            # One rounding of the result, and one of each partial sum, which is in fp32.
             steps = torch.finfo(dtype).eps + inner * torch.finfo(torch.float32).eps
             share = float(((product - expected).abs() / (steps * size)).nan_to_num(torch.inf).max())
             worst = max(worst, share)
@@ -74,8 +75,8 @@ def products(device: torch.device) -> str:
 
 
 def masked_attention(device: torch.device) -> str:
-    """Attention over nothing gives zeros, gradients stay finite, and the fused kernel computes the
-    formula."""
+    """Check that attention over nothing gives zeros, gradients stay finite, and the fused kernel
+    computes the formula."""
     allowed = torch.ones(2, 1, 5, 9, dtype=torch.bool)
     allowed[0, :, 2] = False  # a query that may look at nothing
     allowed[1, :, :, 6:] = False
@@ -100,7 +101,7 @@ def masked_attention(device: torch.device) -> str:
 
 
 def like_the_cpu(device: torch.device) -> str:
-    """Loss and gradients of every family are those of the CPU in fp64."""
+    """Check that loss and gradients of every family are those of the CPU in fp64."""
     worst = 0.0
     for name, model in FAMILIES.items():
         exact = small_objective(model, CPU, dtype=torch.float64)
@@ -111,7 +112,7 @@ def like_the_cpu(device: torch.device) -> str:
 
 
 def half_precision(device: torch.device) -> str:
-    """A step in bf16, and one in fp16, has finite gradients near those of fp32."""
+    """Check that a step in bf16, and one in fp16, has finite gradients near those of fp32."""
     worst = 0.0
     for name, model in FAMILIES.items():
         batch = small_batch(model, device)
@@ -125,7 +126,7 @@ def half_precision(device: torch.device) -> str:
 
 
 def same_twice(device: torch.device) -> str:
-    """The same step gives the same bits: without that, a resumed run is not exact."""
+    """Check that the same step gives the same bits; otherwise, a resumed run would not be exact."""
     for name, model in FAMILIES.items():
         objective, batch = small_objective(model, device), small_batch(model, device)
         first = loss_and_gradients(objective, batch)
@@ -140,7 +141,7 @@ def same_twice(device: torch.device) -> str:
 
 
 def padding_and_future(device: torch.device) -> str:
-    """Padding changes nothing, and no position sees a later one."""
+    """Check that padding changes nothing, and that no position sees a later one."""
     decoder = build_model(FAMILIES["decoder"], seed=3).to(device).eval()
     assert isinstance(decoder, CausalLM)
     row = tokens(decoder.config.vocab_size, 1, WIDTH).to(device)
@@ -148,7 +149,7 @@ def padding_and_future(device: torch.device) -> str:
     changed[0, 7:] = 5
     padding = torch.full((1, 4), PAD, device=device)
     with torch.no_grad():
-        # As in training: no mask is given, and the kernel makes its own.
+        # As in training, no mask is given, and the kernel makes its own.
         logits, other = decoder(row, real="all"), decoder(changed, real="all")
         left = decoder(torch.cat([padding, row], dim=1))[:, 4:]
         right = decoder(torch.cat([row, padding], dim=1))[:, :-4]
@@ -158,7 +159,7 @@ def padding_and_future(device: torch.device) -> str:
 
 
 def learning(device: torch.device) -> str:
-    """Steps on one batch make its loss fall."""
+    """Check that steps on one batch make its loss fall."""
     model = FAMILIES["encoder-decoder"]
     objective, batch = small_objective(model, device), small_batch(model, device)
     optimizers = make_optimizers(objective, TrainConfig())
@@ -173,7 +174,8 @@ def learning(device: torch.device) -> str:
 
 
 def resuming(device: torch.device) -> str:
-    """A run that is stopped and resumed ends with the bits of one that is not; dropout is on."""
+    """Check that a run that is stopped and resumed ends with the same bits as one that is not.
+    Dropout is on."""
     recipe = Recipe(
         name="selftest",
         data=DataConfig(train=("text.txt",), valid=("text.txt",), vocab_size=280),
@@ -205,7 +207,8 @@ def _trained(
 
 
 def decoding(device: torch.device) -> str:
-    """Greedy decoding with the cache finds what the whole model does at every step."""
+    """Check that greedy decoding with the cache chooses the same tokens as full passes of the
+    model."""
     config = DecodeConfig(max_new=10, eos_id=None)
     for name in ("encoder-decoder", "decoder"):
         model = build_model(FAMILIES[name], seed=3).to(device).eval()
@@ -244,7 +247,7 @@ def _name(dtype: torch.dtype) -> str:
 
 
 def _apart(actual: Tensor, expected: Tensor) -> float:
-    """The largest difference, relative to the largest number; infinite where one is NaN."""
+    """Return the largest difference, relative to the largest number; infinite if one is NaN."""
     actual, expected = actual.detach().cpu().double(), expected.detach().cpu().double()
     apart = (actual - expected).abs().max() / expected.abs().max().clamp_min(1e-30)
     return float(apart.nan_to_num(torch.inf))
@@ -253,8 +256,8 @@ def _apart(actual: Tensor, expected: Tensor) -> float:
 def _all_apart(
     actual: dict[str, Tensor], expected: dict[str, Tensor], whose: str, limit: float
 ) -> float:
-    """The differences of the loss, and of all gradients together: some gradients are 0 apart from
-    rounding."""
+    """Return the differences of the loss, and of all gradients together: some gradients are 0 apart
+    from rounding."""
     names = [name for name in expected if name != "loss"]
     gradients = [torch.cat([each[name].flatten() for name in names]) for each in (actual, expected)]
     loss, gradient = _apart(actual["loss"], expected["loss"]), _apart(*gradients)

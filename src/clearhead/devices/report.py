@@ -1,4 +1,4 @@
-"""Runs all checks on one device, and makes the report to send in."""
+"""Runs all checks on one device, and makes a report that users can send in."""
 
 import platform
 import time
@@ -33,7 +33,7 @@ class SelfTest:
 
     @property
     def passed(self) -> bool:
-        """Whether every check did."""
+        """Whether every check passed."""
         return all(result.passed for result in self.results)
 
     def __str__(self) -> str:
@@ -50,8 +50,8 @@ class SelfTest:
 
 
 def run_selftest(device: str | None = None, checks: Sequence[DeviceCheck] = CHECKS) -> SelfTest:
-    """Runs the checks on a device: "cuda", "mps", "cpu"; None: the accelerator that torch finds, or
-    the CPU."""
+    """Run the checks on a device: "cuda", "mps" or "cpu"; None: the accelerator that torch finds,
+    or the CPU."""
     tested = _device(device)
     results = tuple(_result(check, tested) for check in checks)
     return SelfTest(device=str(tested), machine=dict(_machine(tested)), results=results)
@@ -79,7 +79,7 @@ def _result(check: DeviceCheck, device: torch.device) -> CheckResult:
         passed, message = True, check(device)
     except DeviceError as error:
         passed, message = False, str(error)
-    except Exception as error:  # whatever a driver raises belongs into the report
+    except Exception as error:  # the report includes whatever a driver raises
         first = (str(error).splitlines() or [""])[0]
         passed, message = False, f"{type(error).__name__}: {first}"
     seconds = time.perf_counter() - started

@@ -1,4 +1,5 @@
-"""The models and batches that the checks run: tiny, of every family, the same on every device."""
+"""The models and batches on which the checks run: tiny, of every family, and the same on every
+device."""
 
 import torch
 from torch import Tensor
@@ -26,12 +27,12 @@ PAD, WIDTH = 0, 13
 
 
 def numbers(*shape: int, seed: int = 0) -> Tensor:
-    """Normally distributed numbers, drawn on the CPU."""
+    """Return normally distributed numbers, drawn on the CPU."""
     return torch.randn(*shape, generator=torch.Generator().manual_seed(seed))
 
 
 def tokens(vocab_size: int, *shape: int, seed: int = 0) -> Tensor:
-    """Random tokens, without the special ones."""
+    """Return random tokens, without the special ones."""
     return torch.randint(3, vocab_size, shape, generator=torch.Generator().manual_seed(seed))
 
 
@@ -42,14 +43,14 @@ def small_objective(
     dtype: torch.dtype | None = None,
     half: torch.dtype | None = None,
 ) -> Objective:
-    """A small objective whose weights are drawn on the CPU, so that they are the same on every
+    """Make a small objective whose weights are drawn on the CPU, so that they are the same on every
     device."""
     objective = Objective(build_model(model, seed=3), TrainConfig(label_smoothing=0.1), half=half)
     return objective.to(device, dtype)
 
 
 def small_batch(model: ModelConfig, device: torch.device) -> Batch:
-    """A batch of four rows, some of them padded."""
+    """Make a batch of four rows, some of them padded."""
     first, second = (tokens(model.output_vocab_size, 4, WIDTH, seed=seed) for seed in (1, 2))
     samples = ((0,),) * 4
     match model.family:
@@ -71,7 +72,7 @@ def small_batch(model: ModelConfig, device: torch.device) -> Batch:
 
 
 def loss_and_gradients(objective: Objective, batch: Batch) -> dict[str, Tensor]:
-    """The loss and the gradients by name, on the CPU and in fp64."""
+    """Return the loss and the gradients by name, on the CPU and in fp64."""
     objective.zero_grad()
     loss = objective(batch)
     loss.backward()

@@ -1,1 +1,2 @@
-"""How good a model is: translation scores, and perplexity that compares across tokenizers."""
+"""Measures how good a model is: translation scores, and perplexity that is comparable across
+tokenizers."""

@@ -1,5 +1,5 @@
-"""What a classifier has to beat: TF-IDF and logistic regression, by scikit-learn (the extra
-`eval`). It takes seconds, and where it is as good, a Transformer is not worth its time."""
+"""The baseline that a classifier must beat: TF-IDF and logistic regression, by scikit-learn (the
+extra `eval`). It takes seconds; if it is as good, a Transformer is not worth its time."""
 
 import re
 from collections.abc import Sequence
@@ -11,7 +11,7 @@ from clearhead.data.corpus import Corpus
 from clearhead.evaluation.classification import Accuracy
 
 NAME = "TF-IDF and logistic regression"
-AT_MOST = 20_000  # texts that it learns from
+AT_MOST = 20_000  # the highest number of texts from which it learns
 FOLDS = 5
 FOLDED_AT_MOST = 4000  # texts that are cut into folds: each is learnt from four times
 _BLANKS = re.compile(r"\s")
@@ -33,12 +33,12 @@ class Baseline:
 
 
 def can_measure_baseline() -> bool:
-    """Whether scikit-learn is installed."""
+    """Tell whether scikit-learn is installed."""
     return find_spec("sklearn") is not None
 
 
 def baseline(corpus: Corpus, split: str) -> Baseline:
-    """Learns from the training split of prepared data, and measures on another split."""
+    """Learn from the training split of prepared data, and measure on another split."""
     texts, labels = labelled_texts(corpus, "train", AT_MOST)
     others, true_labels = labelled_texts(corpus, split)
     predicted = _pipeline(texts).fit(texts, labels).predict(others)
@@ -47,8 +47,8 @@ def baseline(corpus: Corpus, split: str) -> Baseline:
 
 
 def cross_validated(texts: Sequence[str], labels: Sequence[str]) -> Baseline | None:
-    """Each fifth of the texts labelled by what the other four have taught; None: a label has too
-    few texts."""
+    """Label each fifth of the texts by a model of the other four fifths. None: a label has too few
+    texts."""
     from sklearn.model_selection import StratifiedKFold, cross_val_predict
 
     texts, labels = texts[:FOLDED_AT_MOST], labels[:FOLDED_AT_MOST]
@@ -64,7 +64,7 @@ def cross_validated(texts: Sequence[str], labels: Sequence[str]) -> Baseline | N
 def labelled_texts(
     corpus: Corpus, split: str, at_most: int | None = None
 ) -> tuple[list[str], list[int]]:
-    """The texts of a split as the tokenizer gives them back, and the tokens of their labels."""
+    """Return the texts of a split as the tokenizer decodes them, and the tokens of their labels."""
     import numpy as np
 
     from clearhead.data.order import derive_key, permute

@@ -1,7 +1,7 @@
-"""What a model's own scores say about its translations, learnt from held-out text: a fractional
+"""Learns from held-out text what a model's own scores say about its translations: a fractional
 logistic regression (Papke and Wooldridge 1996) from the mean log-probability of a token and the
-length to the sentence's chrF++. Whether it holds is measured on sentences that the curve was not
-fitted to."""
+length to the sentence's chrF++. Its accuracy is measured on sentences to which the curve was not
+fitted."""
 
 import math
 from collections.abc import Sequence
@@ -22,7 +22,8 @@ FEWEST = 50
 N_FOLDS = 5
 N_GROUPS = 10
 RIDGE = 1e-3
-"""Without it, a text whose sentences are all of one length has no single best curve."""
+"""A small penalty. Without it, a text whose sentences all have the same length has no single best
+curve."""
 N_STEPS = 50
 
 
@@ -37,7 +38,7 @@ class JudgedTranslation(NamedTuple):
 
 
 class CurvePoint(NamedTuple):
-    """A tenth of the sentences, those of the lowest confidence first."""
+    """A tenth of the sentences. The tenths are sorted by confidence, the lowest first."""
 
     n: int
     confidence: float
@@ -50,22 +51,22 @@ class CurvePoint(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True)
 class MeasuredCalibration:
-    """A calibration, and how well it holds for sentences that it was not fitted to."""
+    """A calibration, with its accuracy on sentences to which it was not fitted."""
 
     calibration: Calibration
     n: int
     points: list[CurvePoint]
     error: float
-    """The mean distance between confidence and chrF++ of a tenth (expected calibration error)."""
+    """The mean distance between confidence and chrF++ in a tenth (expected calibration error)."""
     error_before: float
     """The same for the mean probability of a token, which is not calibrated."""
     worst_found: dict[str, float]
-    """The share of the worst tenth by chrF++ that stands in the lowest tenth by confidence, beside
-    the longest tenth, and chance."""
+    """The share of the worst tenth by chrF++ that is in the lowest tenth by confidence; for
+    comparison, the share in the longest tenth, and chance."""
 
     @property
     def facts(self) -> dict[str, Any]:
-        """The facts in plain values."""
+        """Return the facts as plain values."""
         return {
             "measure": "chrF++",
             "n": self.n,
@@ -80,14 +81,14 @@ class MeasuredCalibration:
 
 
 def sentence_qualities(translations: Sequence[str], references: Sequence[str]) -> list[float]:
-    """The chrF++ of each sentence, from 0 to 1."""
+    """Return the chrF++ of each sentence, from 0 to 1."""
     metric = chrf()
     pairs = zip(translations, references)
     return [metric.sentence_score(mine, [reference]).score / 100 for mine, reference in pairs]
 
 
 def calibrate(judged: Sequence[JudgedTranslation]) -> MeasuredCalibration:
-    """Fits a curve to all of them, and measures by cross-validation how well it holds."""
+    """Fit a curve to all translations, and measure its accuracy by cross-validation."""
     if len(judged) < FEWEST:
         raise InputError(
             f"there are {len(judged)} translations to calibrate with, but {FEWEST} are needed; "
@@ -119,7 +120,7 @@ def calibrate(judged: Sequence[JudgedTranslation]) -> MeasuredCalibration:
 
 
 def _fit(judged: Sequence[JudgedTranslation]) -> Calibration:
-    """Fits by Newton's method, on features of mean 0 and deviation 1."""
+    """Fit by Newton's method, on features with mean 0 and deviation 1."""
     log_probs = np.array([each.log_prob for each in judged])
     lengths = np.log([max(1, each.n_tokens) for each in judged])
     qualities = np.array([each.quality for each in judged])

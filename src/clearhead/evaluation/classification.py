@@ -1,4 +1,4 @@
-"""The labels that a classifier gives, and their accuracy with its confidence interval."""
+"""Measures the labels that a classifier gives: their accuracy with its confidence interval."""
 
 import math
 from collections.abc import Sequence
@@ -31,7 +31,7 @@ from clearhead.shapes import Float, Tensor
 from clearhead.text.tokenizer import Tokenizer
 
 LabelModel = MaskedLM | Classifier
-"""The model that labels texts: by a head, or by the token in place of a mask."""
+"""The model that labels texts, by a head or by the token in place of a mask."""
 
 BATCH_TOKENS = 4096
 CUT = "too_long='cut'"
@@ -40,20 +40,20 @@ Z = 1.959964  # standard deviations that hold 95% of a normal distribution
 
 @dataclass(frozen=True, kw_only=True)
 class Accuracy:
-    """The number of right answers out of the number asked."""
+    """The number of correct answers, and the number of questions."""
 
     n_right: int
     n: int
 
     @property
     def value(self) -> float:
-        """The share of right answers."""
+        """The share of correct answers."""
         return self.n_right / self.n
 
     @property
     def interval(self) -> tuple[float, float]:
-        """The 95% interval by Wilson's score: within 0 and 1, and reliable for few samples and
-        near the ends."""
+        """The 95% interval by Wilson's score, which stays within 0 and 1 and is reliable for few
+        samples and near the ends."""
         p, n, z = self.value, self.n, Z
         middle = (p + z * z / (2 * n)) / (1 + z * z / n)
         half = z / (1 + z * z / n) * math.sqrt(p * (1 - p) / n + z * z / (4 * n * n))
@@ -64,8 +64,8 @@ class Accuracy:
 def label_probabilities(
     model: LabelModel, batch: LabelledBatch | ClassBatch, label_ids: Sequence[int]
 ) -> Float[Tensor, "rows labels"]:
-    """The probability of each label for each row, among the labels alone: other tokens are not
-    answers."""
+    """Return the probability of each label for each row, among the labels alone: other tokens are
+    no answers."""
     with evaluating(model.modules()):
         if isinstance(model, Classifier):
             logits = model(batch.inputs)
@@ -85,9 +85,9 @@ def label_texts(
     too_long: TooLongSource = "refuse",
     names: Sequence[str],
 ) -> list[dict[str, float] | None]:
-    """The probability of every label for each text; None for an empty one, and for one that is too
-    long and skipped. Texts of one length run together, `batch` at a time. `names` are what messages
-    call the texts."""
+    """Return the probability of every label for each text; None for a text that is empty, or too
+    long and skipped. Texts of one length run together, `batch` at a time. `names` are the names of
+    the texts in messages."""
     if too_long not in get_args(TooLongSource):
         remedy = nearest(str(too_long), get_args(TooLongSource))
         raise ConfigError("too_long", too_long, "is not a choice", remedy)
@@ -126,7 +126,7 @@ def label_rows(
     *,
     batch: int = 32,
 ) -> list[dict[str, float]]:
-    """The probability of every label for each row of tokens, its end included."""
+    """Return the probability of every label for each row of tokens, which includes its end."""
     ids = list(labels.ids.values())
     by_length = sorted(range(len(rows)), key=lambda index: len(rows[index]))
     probabilities: dict[int, dict[str, float]] = {}
@@ -144,7 +144,7 @@ def label_rows(
 def _unlabelled_batch(
     rows: Sequence[NDArray[np.integer]], labels: Labels, tokenizer: Tokenizer
 ) -> LabelledBatch | ClassBatch:
-    """A batch as in training; its labels are not used."""
+    """Make a batch as in training, whose labels are not used."""
     some = [next(iter(labels.ids.values()))] * len(rows)
     settings = {"pad_id": tokenizer.pad_id, "samples": tuple((row,) for row in range(len(rows)))}
     if labels.mask is None:
@@ -153,7 +153,7 @@ def _unlabelled_batch(
 
 
 def accuracy(model: LabelModel, corpus: Corpus, split: str) -> Accuracy:
-    """The accuracy on a whole split of prepared data."""
+    """Measure the accuracy on a whole split of prepared data."""
     ids = list(corpus.labels.values())
     longest = corpus.facts(split).longest["text"] + 1
     config = BatchConfig(batch_tokens=max(BATCH_TOKENS, longest))

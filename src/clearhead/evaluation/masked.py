@@ -1,8 +1,8 @@
-"""The loss of a masked language model on the tokens that it has to predict.
+"""Measures the loss of a masked language model on the tokens that it has to predict.
 
 This is not the probability of a text: each prediction sees both sides, and the exponential of the
-mean is called a pseudo-perplexity. It compares models of one tokenizer and one share of masked
-tokens."""
+mean is called a pseudo-perplexity. It can compare models with the same tokenizer and the same share
+of masked tokens."""
 
 from dataclasses import dataclass
 
@@ -22,7 +22,7 @@ ROWS = 32  # that are worked on together
 
 @dataclass(frozen=True, kw_only=True)
 class MaskedLoss:
-    """The summed loss over masked tokens, and how many there were."""
+    """The summed loss over masked tokens, and the number of these tokens."""
 
     nats: float
     n_tokens: int
@@ -30,7 +30,7 @@ class MaskedLoss:
 
     @property
     def per_token(self) -> float:
-        """Mean loss in nats for each masked token."""
+        """The mean loss in nats for each masked token."""
         return self.nats / self.n_tokens
 
     @property
@@ -43,8 +43,8 @@ class MaskedLoss:
 def masked_loss(
     model: MaskedLM, corpus: Corpus, split: str, *, p_mask: float = 0.15, length: int | None = None
 ) -> MaskedLoss:
-    """The loss over a split of prepared data, in rows of `length` tokens (None: as many as the
-    model takes). The same tokens are masked every time."""
+    """Measure the loss over a split of prepared data, in rows of `length` tokens (None: as many as
+    the model takes). The same tokens are masked every time."""
     config = BatchConfig(
         seed=0, length=length or model.config.max_length, batch_size=ROWS, p_mask=p_mask
     )

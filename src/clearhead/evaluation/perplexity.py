@@ -1,7 +1,7 @@
-"""Perplexity of a language model per token, byte, character and word.
+"""Measures the perplexity of a language model per token, byte, character and word.
 
-Tokens compare runs of one tokenizer. Bytes, characters and words (separated by spaces) are the same
-for every tokenizer, so that models with different ones compare."""
+Perplexity per token compares models with the same tokenizer. Bytes, characters and words (separated
+by spaces) are the same for every tokenizer, so these figures compare any models."""
 
 import math
 from collections.abc import Iterable, Sequence
@@ -14,21 +14,21 @@ from clearhead.text.tokenizer import Tokenizer
 
 LARGEST = 709.0  # e to this power is still a float
 LARGEST_SHOWN = 1e6
-"""A perplexity beyond this says no more than that the model does not know the text."""
+"""A higher perplexity only says that the model does not know the text."""
 LONGEST_MEAN_WORD = 20
 """The longest mean word, in characters. If words are longer on average, the text does not separate
-words by spaces (Chinese or Japanese, say), and its words cannot be counted."""
+words by spaces (as in Chinese or Japanese), and its words cannot be counted."""
 
 
 def exponential(nats: float) -> float:
-    """The exponential; infinite where Python would raise: a model may find a text arbitrarily
-    unlikely."""
+    """Return the exponential, or infinity where Python would raise: a model may find a text
+    arbitrarily unlikely."""
     return math.exp(nats) if nats < LARGEST else math.inf
 
 
 @dataclass(frozen=True, kw_only=True)
 class Perplexity:
-    """The summed loss of a text, with the counts that it can be divided by."""
+    """The summed loss of a text, and the counts by which it can be divided."""
 
     nats: float
     """-log p of all scored tokens, in nats."""
@@ -39,17 +39,17 @@ class Perplexity:
 
     @property
     def per_token(self) -> float:
-        """Perplexity per token; depends on the tokenizer."""
+        """Perplexity per token, which depends on the tokenizer."""
         return exponential(self.nats / self.n_tokens)
 
     @property
     def per_byte(self) -> float:
-        """Perplexity per byte of UTF-8; comparable across tokenizers."""
+        """Perplexity per byte of UTF-8, which is comparable across tokenizers."""
         return exponential(self.nats / self.n_bytes)
 
     @property
     def per_character(self) -> float:
-        """Perplexity per character; comparable across tokenizers."""
+        """Perplexity per character, which is comparable across tokenizers."""
         return exponential(self.nats / self.n_characters)
 
     @property
@@ -62,7 +62,7 @@ class Perplexity:
 
     @property
     def bits_per_byte(self) -> float:
-        """Loss in bits for each byte; comparable across tokenizers."""
+        """Loss in bits per byte, which is comparable across tokenizers."""
         return self.nats / math.log(2) / self.n_bytes
 
 
@@ -76,15 +76,15 @@ def perplexity(
     eos_id: int | None = None,
     joined: bool = False,
 ) -> Perplexity:
-    """The perplexity of all texts together. Each text starts with `bos_id` and ends with `eos_id`,
-    which is scored like any token and counts as one byte, the line break that it stands for.
-    Without `bos_id`, the first token is not scored, and its bytes, characters and any word that
-    ends in it do not count. `joined`: the texts follow one another, as in a stream that a language
-    model is trained on, and each is read after those before it.
+    """Compute the perplexity of all texts together. Each text starts with `bos_id` and ends with
+    `eos_id`, which is scored like any token and counts as one byte, the line break for which it
+    stands. Without `bos_id`, the first token is not scored, and its bytes, its characters and any
+    word that ends in it do not count. If `joined`, the texts follow one another, as in a stream on
+    which a language model is trained, and each text is read after those before it.
 
-    A text that is longer than the model's window is read in windows that overlap: each starts
-    `stride` tokens after the last (by default half a window) and scores the tokens that are new in
-    it, so that every token is scored once, with at least window - stride tokens before it."""
+    A text that is longer than the model's window is read in overlapping windows. Each window starts
+    `stride` tokens after the last one (by default half a window) and scores the tokens that are new
+    in it, so every token is scored once, with at least window - stride tokens before it."""
     window = model.config.max_length
     stride = max(1, window // 2) if stride is None else stride
     if not 1 <= stride <= window:
@@ -112,7 +112,7 @@ def perplexity(
             rows.append(ids)
             begins.append(text)
     for ids, begin in zip(rows, begins):
-        # The first token is given, so that its characters are not counted: those that are whole.
+        # The first token is not scored, so its characters are not counted (if they are complete).
         first_text = tokenizer.decode(ids[:1]).rstrip("\ufffd")
         n_bytes -= len(first_text.encode("utf-8"))
         n_characters -= len(first_text)
@@ -131,14 +131,15 @@ def perplexity(
 
 
 def _words_that_end(text: str, rest: str) -> int:
-    """The words that end in `text`, which `rest` follows: its last word may end only there."""
+    """Count the words that end in `text`. `rest` follows the text: its last word may end only
+    there."""
     continues = text[-1:].strip() and rest[:1].strip()
     return len(text.split()) - (1 if continues else 0)
 
 
 def windows(n_tokens: int, window: int, stride: int) -> Iterable[tuple[int, int, int]]:
-    """(start, first, last): tokens first…last - 1 are scored, given start…first - 1. A window reads
-    `window` tokens and so scores one more than it reads after its first."""
+    """Yield (start, first, last): tokens first…last - 1 are scored, given start…first - 1. A window
+    reads `window` tokens, and so scores one more than it reads after its first."""
     first = 1
     while first < n_tokens:
         last = min(n_tokens, first + (window if first == 1 else stride))

@@ -1,4 +1,5 @@
-"""Continuations that a validation shows: how a language model's text changes while it learns."""
+"""Continuations that a validation shows, to see how a language model's text changes while it
+learns."""
 
 from typing import Any
 
@@ -11,13 +12,13 @@ from clearhead.decoding.sampling import sample
 from clearhead.models import CausalLM, Model
 
 GIVEN, NEW = 16, 48  # tokens
-TEMPERATURE = 0.8  # the likeliest tokens alone soon repeat themselves
+TEMPERATURE = 0.8  # choosing only the likeliest tokens soon gives repetitions
 
 
 class WatchedContinuations:
     """Pieces of the validation split, chosen at random (seeded), which a training run continues and
-    shows. The draws are the same each time, and not those of dropout: the run's steps stay the
-    same."""
+    shows. The draws are the same each time, and independent of those of dropout, so the run's steps
+    stay the same."""
 
     def __init__(self, corpus: Corpus, n: int) -> None:
         (side,) = corpus.tokenizers
@@ -28,7 +29,7 @@ class WatchedContinuations:
         self.given = [store.read(int(at), int(at) + GIVEN).tolist() for at in starts]
 
     def __call__(self, model: Model) -> dict[str, Any]:
-        """`samples`: each piece with its continuation."""
+        """Return `samples`: each piece with its continuation."""
         assert isinstance(model, CausalLM)
         end, longest = self.tokenizer.eos_id, model.config.max_length
         prompts = [ids[: max(1, longest // 2)] for ids in self.given]

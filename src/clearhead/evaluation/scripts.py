@@ -1,5 +1,5 @@
-"""The tokenizer that BLEU needs follows from the script of the references: a BLEU of words says
-nothing about text that is written without blanks."""
+"""Chooses BLEU's tokenizer by the script of the references: a BLEU of words says nothing about text
+without blanks."""
 
 import importlib.util
 import re
@@ -13,9 +13,9 @@ UNSPACED = re.compile(r"[\u0e01-\u0e4e\u0e81-\u0edf\u0f40-\u0fbc\u1000-\u109f\u1
 
 
 def bleu_tokenizer(references: Sequence[str]) -> str:
-    """sacrebleu's name of the tokenizer for these references. The script of most lines decides;
-    kana in a quarter of them make Han characters Japanese. A line counts for a script if it holds
-    one character of it: technical Chinese has more Latin letters than Chinese ones."""
+    """Return sacrebleu's name of the tokenizer for these references. The script of most lines
+    decides; kana in a quarter of them make Han characters Japanese. A line counts for a script if
+    it contains one character of it: technical Chinese has more Latin letters than Chinese ones."""
 
     def share(script: re.Pattern[str]) -> float:
         return sum(script.search(line) is not None for line in references) / max(1, len(references))

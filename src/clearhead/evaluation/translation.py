@@ -1,4 +1,5 @@
-"""BLEU and chrF++ by sacrebleu (the extra `eval`), with intervals, and two models compared."""
+"""Measures BLEU and chrF++ by sacrebleu (the extra `eval`), with intervals, and compares two
+models."""
 
 import logging
 from collections.abc import Sequence
@@ -29,30 +30,31 @@ _log = logging.getLogger("clearhead")
 
 @dataclass(frozen=True, kw_only=True)
 class Metric:
-    """One figure, with what is needed to read it."""
+    """One figure, with everything needed to read it."""
 
     name: str
     value: float
     half_interval: float | None
     """Half of the 95% bootstrap interval around the mean of the resampled scores."""
     signature: str
-    """sacrebleu's signature, which must be equal for two figures to be comparable."""
+    """sacrebleu's signature; two figures are comparable only if their signatures are equal."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Comparison:
-    """A second model's figure against the first one's, on the same sentences."""
+    """The figures of a second model and of the first, on the same sentences."""
 
     name: str
     first: float
     second: float
     p_value: float
-    """How often resampling makes as large a difference, if there were none (paired bootstrap)."""
+    """How often resampling would make such a large difference if there were none (paired
+    bootstrap)."""
     signature: str
 
     @property
     def verdict(self) -> str:
-        """What the test shows. A difference that is not shown may still exist: more lines, or a
+        """Say what the test shows. A difference that is not shown may still exist: more lines, or a
         larger difference, would show it."""
         if self.p_value >= SIGNIFICANT:
             return f"no difference shown (p = {self.p_value:.4f}, paired bootstrap)"
@@ -66,8 +68,9 @@ def translate_lines(
     lines: Sequence[str],
     config: TranslateConfig = TranslateConfig(),  # noqa: B008 (frozen)
 ) -> list[str]:
-    """Translates each line, and returns the best translations in the order of the lines. A line
-    that is too long is cut, with a warning: a test set without its longest lines would flatter."""
+    """Translate each line, and return the best translations in the order of the lines. A line that
+    is too long is cut, with a warning: a test set without its longest lines would flatter the
+    model."""
     translations = translate_texts(engine, codec, lines, replace(config, too_long="cut"))
     if n_cut := sum(answer.n_cut > 0 for answer in translations):
         longest = engine.config.max_length
@@ -76,8 +79,8 @@ def translate_lines(
 
 
 class WatchedTranslations:
-    """Sentences of the validation split, chosen at random (seeded), whose translations a training
-    run shows and, if `scored`, scores. Greedy, so that nothing is drawn: the run's
+    """Sentences of the validation split, chosen at random (seeded). A training run shows their
+    translations and, if `scored`, scores them. Decoding is greedy and draws nothing, so the run's
     steps stay the same."""
 
     def __init__(self, corpus: Corpus, n: int, layout: Layout, *, scored: bool = True) -> None:
@@ -97,12 +100,13 @@ class WatchedTranslations:
         )
         ids = TokenIds.of_run(target, layout, task="pairs", strip=corpus.strips)
         self.codec = Codec(source=tokenizers["source"], target=target, ids=ids)
-        # A model that has hardly begun never ends a sentence by itself.
+        # A model that has hardly begun to learn never ends a sentence by itself.
         longest = max(corpus.store("valid", "target").lengths(numbers).tolist())
         self.config = TranslateConfig(beam=BeamConfig(width=1), max_new=longest + LONGER)
 
     def __call__(self, model: Model) -> dict[str, Any]:
-        """BLEU and chrF++ by name, and `samples`: the first few with their translations."""
+        """Return BLEU and chrF++ by name, and `samples`: the first few sentences with their
+        translations."""
         assert not isinstance(model, MaskedLM | Classifier)
         lines = translate_lines(OwnEngine(model), self.codec, self.sources, self.config)
         rows = list(zip(self.sources, lines, self.references))
@@ -122,12 +126,13 @@ def translation_scores(
     tokenize: str | None = None,
     lowercase: bool = False,
 ) -> list[Metric]:
-    """BLEU and chrF++ of a whole test set. `tokenize` is sacrebleu's word for how BLEU finds words;
-    None: as the script of the references asks."""
+    """Measure BLEU and chrF++ of a whole test set. `tokenize` is sacrebleu's name for how BLEU
+    finds words; None: the script of the references decides."""
     _check(translations, references)
     metrics = _metrics(tokenize or bleu_tokenizer(references), lowercase)
     if n_resamples > 1 and len(references) > 1:
-        # Compared with itself, for the interval: `corpus_score` fails where a resample scores 0.
+        # A system is compared with itself to get the interval: `corpus_score` fails if a resample
+        # scores 0.
         tested = _test(translations, translations, references, n_resamples, metrics)
         return [
             Metric(name=name, value=score.score, half_interval=float(score.ci), signature=signature)
@@ -145,15 +150,15 @@ def translation_scores(
 
 
 def check_scoring(tokenize: str | None, *, lowercase: bool) -> None:
-    """Raises what scoring with these would raise, before anything has been translated."""
+    """Raises what scoring with these settings would raise, before anything has been translated."""
     _metrics(tokenize or "13a", lowercase)
 
 
 def exact_share(
     translations: Sequence[str], references: Sequence[str], *, lowercase: bool = False
 ) -> float:
-    """The share of lines that are their reference, character for character: for notations that are
-    either right or wrong. `lowercase`: case is ignored."""
+    """Return the share of lines that equal their reference, character for character: for notations
+    that are either right or wrong. `lowercase` ignores case."""
     _check(translations, references)
     if lowercase:
         translations, references = (list(map(str.casefold, x)) for x in (translations, references))
@@ -169,18 +174,19 @@ def compare_translations(
     tokenize: str | None = None,
     lowercase: bool = False,
 ) -> list[Comparison]:
-    """Whether two systems differ by more than chance, by paired bootstrap resampling."""
+    """Tell by paired bootstrap resampling whether two systems differ by more than chance."""
     _check(first, references)
     _check(second, references)
     metrics = _metrics(tokenize or bleu_tokenizer(references), lowercase)
-    # The least that an exact test could give: a bootstrap of one line finds no doubt at all.
+    # This is the lowest p-value that an exact test could give: a bootstrap of one line finds no
+    # doubt at all.
     least = min(1.0, 2.0 ** (1 - sum(map(str.__ne__, first, second))))
     return [
         Comparison(
             name=name,
             first=first_score.score,
             second=second_score.score,
-            # Where nothing ever differs, sacrebleu's count of larger differences is none.
+            # If nothing ever differs, sacrebleu counts no larger differences.
             p_value=1.0
             if first_score.score == second_score.score
             else max(least, float(second_score.p_value)),
@@ -199,7 +205,7 @@ def _test(
     n_resamples: int,
     metrics: dict[str, Any],
 ) -> list[tuple[str, tuple[Any, Any], str]]:
-    """For each metric, its name, both results and its signature."""
+    """Return for each metric its name, both results and its signature."""
     from sacrebleu.significance import PairedTest
 
     systems: list[tuple[str, Sequence[str]]] = [("first", list(first)), ("second", list(second))]
@@ -234,7 +240,7 @@ def _metrics(tokenize: str, lowercase: bool) -> dict[str, Any]:
 
 
 def chrf() -> Any:
-    """sacrebleu's chrF++."""
+    """Return sacrebleu's chrF++."""
     return _metrics("13a", lowercase=False)[SCORES[1]]
 
 

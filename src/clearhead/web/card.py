@@ -1,4 +1,4 @@
-"""What the page says of the model: its README, its recipe, its training and the comparison."""
+"""Describes the model on the page: its README, its recipe, its training and the comparison."""
 
 import json
 from pathlib import Path
@@ -14,7 +14,7 @@ MAX_BYTES = 4 * 2**20
 
 
 def card_of(model_folder: Path, certificate: Certificate) -> dict[str, Any]:
-    """The card of a model folder, and of the run around it if there is one."""
+    """Make the card of a model folder, and of the run around it if there is one."""
     run = model_folder.parent if model_folder.name == "model" else None
     return {
         "about": _text(model_folder, ABOUT),
@@ -30,7 +30,7 @@ def _text(folder: Path, name: str) -> str | None:
 
 
 def _last_validation(run: Path) -> dict[str, Any] | None:
-    """Step and loss; None where a run has none, or its lines are no longer readable."""
+    """Return step and loss; None if a run has none, or if its lines are no longer readable."""
     if not has_file(run, METRICS):
         return None
     for line in reversed(read_text(run, METRICS).splitlines()):

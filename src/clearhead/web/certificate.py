@@ -1,4 +1,4 @@
-"""The proof that the graphs compute what the model computes: both are given the same tokens."""
+"""Proves that the graphs compute what the model computes, by giving both the same tokens."""
 
 from pathlib import Path
 
@@ -18,7 +18,7 @@ COMPARED = ("logits after each sublayer", "attention of each head")
 
 
 def certify(model: Model, folder: Path) -> Certificate:
-    """Compares logits after every sublayer, and the weights of every head, at several lengths."""
+    """Compare logits after every sublayer, and the weights of every head, at several lengths."""
     graphs = PageGraphs(folder)
     generator = torch.Generator().manual_seed(1)
     logits, weights, n_tokens = 0.0, 0.0, 0
@@ -46,7 +46,7 @@ def certify(model: Model, folder: Path) -> Certificate:
 
 
 def unchecked(model: Model, why: str) -> Certificate:
-    """The parity certificate of a folder that was not compared."""
+    """Make the parity certificate of a folder that was not compared."""
     return Certificate(
         family="web",
         architecture=type(model).__name__,
@@ -58,8 +58,8 @@ def unchecked(model: Model, why: str) -> Certificate:
 
 @torch.no_grad()
 def stage_logits(t: Trace) -> torch.Tensor:
-    """The logits of tokens after each stage; for a classifier, the scores of the labels that each
-    vector would give."""
+    """Return the logits of tokens after each stage; for a classifier, the scores of the labels that
+    each vector would give."""
     model = t.model
     if not isinstance(model, Classifier):
         return logit_lens(t).logits[:, 0]

@@ -1,4 +1,4 @@
-"""What the page has to know of a model besides its graphs: names, labels, and how text becomes
+"""Describes a model for the page, besides its graphs: names, labels, and how text becomes
 tokens."""
 
 import json
@@ -26,11 +26,11 @@ PROBES = (
     "Ünïcödé 🙂",
     "<eos>\n\t",
 )
-"""Texts whose tokens the page compares with Python's before it takes any other."""
+"""Texts whose tokens the page compares with Python's before it accepts any other text."""
 
 
 def description(subject: Subject, tokenizers: dict[str, str]) -> dict[str, Any]:
-    """The content of `model.json`; `tokenizers` are the names of the files of each side."""
+    """Return the content of `model.json`. `tokenizers` are the names of the files of each side."""
     model = subject.model
     all_towers = towers(model)
     stages = stage_names(model, all_towers[-1].name)
@@ -77,7 +77,7 @@ def _labels(tokenizer: Tokenizer, size: int) -> list[str]:
 
 
 def _reading(subject: Subject) -> dict[str, Any]:
-    """What stands before and after the tokens of a text."""
+    """Return what stands before and after the tokens of a text."""
     codec, model = subject.codec, subject.model
     mask = None
     if isinstance(model, Classifier):
@@ -119,8 +119,8 @@ def _ids(subject: Subject, text: str) -> list[int]:
 
 
 def _walk_with_lengths(model: Model) -> list[dict[str, Any]]:
-    """The walk of any text: in its shapes, `source` and `target` stand for numbers of tokens. Two
-    runs of other lengths show which numbers those are."""
+    """Return the walk of any text, in whose shapes `source` and `target` stand for numbers of
+    tokens. Two runs of different lengths show which numbers these are."""
     (first, lengths), (second, _) = (_walk_of(model, n) for n in ((5, 7), (6, 9)))
     for step, other in zip(first, second, strict=True):
         step["shape"] = [
@@ -143,5 +143,5 @@ def _walk_of(model: Model, lengths: tuple[int, int]) -> tuple[list[dict[str, Any
 
 
 def as_json(value: dict[str, Any]) -> str:
-    """JSON on one line, as small as it can be."""
+    """Write JSON on one line, as small as possible."""
     return json.dumps(value, ensure_ascii=False, separators=(",", ":"))

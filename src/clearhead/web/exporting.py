@@ -1,5 +1,5 @@
-"""Exports a model folder to a folder that any web server can show: the page, the model, and what
-runs it."""
+"""Exports a model folder to a folder that any web server can show: the page, the model, and the
+files that run it."""
 
 import shutil
 from importlib.resources import files as package_files
@@ -40,9 +40,9 @@ def export_web(
     example: str | None = None,
     single_file: bool = False,
 ) -> Certificate:
-    """Write a folder for a static host. `example` is the text that the page shows first; None: the
-    first line of the model's `examples.txt`. A `single_file` holds the model too, and needs no
-    host."""
+    """Write a folder for a static host. The page shows the text `example` first; None: the first
+    line of the model's `examples.txt`. A page with `single_file` contains the model too, and needs
+    no host."""
     described = read_description(model_folder)
     refuse_own_parts(model_folder, described, "ONNX")
     need_onnx()
@@ -81,7 +81,7 @@ def export_web(
 
 
 def _contents(folder: Path) -> dict[str, bytes]:
-    """Path below the folder → content."""
+    """Return the content of each file, by its path below the folder."""
     paths = sorted(path for path in folder.rglob("*") if path.is_file())
     return {path.relative_to(folder).as_posix(): path.read_bytes() for path in paths}
 
@@ -98,7 +98,7 @@ def _first_example(folder: Path) -> str:
 
 
 def _copy_tokenizers(folder: Path, out: Path) -> dict[str, str]:
-    """Side → file."""
+    """Copy the tokenizers, and return the file of each side."""
     both = has_file(folder, SOURCE)
     sides = {"source": SOURCE if both else TOKENIZER, "target": TARGET if both else TOKENIZER}
     for name in set(sides.values()):
@@ -109,7 +109,7 @@ def _copy_tokenizers(folder: Path, out: Path) -> dict[str, str]:
 def _live(
     subject: Subject, text: str, first: dict[str, Any], size: int, *, packed: bool
 ) -> dict[str, Any]:
-    """What the page's controls need to know, as `serving/live.py` says it."""
+    """Return what the page's controls need to know, in the form of `serving/live.py`."""
     width = first["beam"]["width"] if first.get("beam") else 1
     return {
         "checkpoints": [],

@@ -1,8 +1,9 @@
-"""A model as ONNX graphs that show what a trace shows: the live page's numbers without Python.
+"""Writes a model as ONNX graphs that return what a trace shows: the live page's numbers without
+Python.
 
-Each tower is one graph, and so is what makes logits of the stream. A tower returns the weights of
-its attentions, its stream after each sublayer and what each sublayer adds, under the names of
-`inspection/sites.py`; its switches are inputs. A graph takes one text: the page runs the hypotheses
+Each tower is one graph, and another graph makes logits of the stream. A tower returns the weights
+of its attentions, its stream after each sublayer, and what each sublayer adds, under the names of
+`inspection/sites.py`. Its switches are inputs. A graph takes one text: the page runs the hypotheses
 of a beam one after another, so that no row needs padding.
 """
 
@@ -27,8 +28,9 @@ WEIGHTS, OUTPUT = "weights.bin", "output"
 
 
 def write_graphs(model: Model, folder: Path) -> None:
-    """The graphs of a model and one file of weights for all of them: in half precision if that
-    holds every weight exactly, as it does for a run that stores its weights in half precision."""
+    """Write the graphs of a model, and one file of weights for all of them. The weights are in half
+    precision if that holds every weight exactly, as for a run that stores its weights in half
+    precision."""
     exact = all(torch.equal(w.half().to(w), w) for w in model.parameters())
     precision: Precision = "fp16" if exact else "fp32"
     weight_file = WeightFile(folder / WEIGHTS)
@@ -44,8 +46,8 @@ def write_graphs(model: Model, folder: Path) -> None:
 
 
 class Switches(ValueWatch):
-    """Reads the values of a tower in the order in which they are made, and replaces what is off by
-    inputs of the graph."""
+    """Reads the values of a tower in the order in which they are computed, and replaces values that
+    are off by inputs of the graph."""
 
     def __init__(self, graph: Graph, tower: PageTower, d_model: int) -> None:
         n_attentions, n_sublayers = len(tower.attentions), len(tower.sublayers)
@@ -61,11 +63,11 @@ class Switches(ValueWatch):
         self.stages: list[Value] = []
 
     def note_weights(self, weights: Value) -> None:
-        """Notes the weights; they cannot be switched off."""
+        """Note the weights, which cannot be switched off."""
         self.all_weights.append(weights)
 
     def switch_heads(self, heads: Value) -> Value:
-        """A head that is off has one vector at all positions."""
+        """Replace a head that is off by one vector at all positions."""
         graph, index = self._graph, self._graph.constant(len(self.all_heads))
         on = graph.unsqueeze(graph.op("Gather", self._heads_on, index), 1, 2)
         value = graph.unsqueeze(graph.op("Gather", self._heads_value, index), 1)
@@ -73,7 +75,7 @@ class Switches(ValueWatch):
         return self.all_heads[-1]
 
     def switch_sublayer(self, change: Value) -> Value:
-        """A sublayer that is off adds one vector at all positions."""
+        """Replace a sublayer that is off by one vector at all positions."""
         index = self._graph.constant(len(self.all_added))
         on, value = (
             self._graph.op("Gather", table, index) for table in (self._added_on, self._added_value)
@@ -82,7 +84,7 @@ class Switches(ValueWatch):
         return self.all_added[-1]
 
     def note_stream(self, stream: Value) -> None:
-        """Notes the stream; it cannot be switched off."""
+        """Note the stream, which cannot be switched off."""
         self.stages.append(stream)
 
 
@@ -126,8 +128,8 @@ def _tower_graph(graph: Graph, model: Any, tower: PageTower) -> Graph:
 
 
 def _output_graph(graph: Graph, model: Model) -> Graph:
-    """The graph from rows of any stage of the stream to logits: the last stage's are the model's
-    own, the others are what the logit lens shows."""
+    """Make the graph from any stage of the stream to logits: those of the last stage are the
+    model's own, and the others are what the logit lens shows."""
     config = model.config
     rows = graph.input("rows", ("length", config.d_model), of=np.float32)
     size = len(config.labels) or config.output_vocab_size
@@ -163,7 +165,7 @@ def _give_weights(graph: Graph, tower: PageTower, watch: Switches) -> None:
 
 
 def _give_means(graph: Graph, tower: PageTower, watch: Switches, d_model: int) -> None:
-    """Adds outputs for the means over the positions, which replace what is off."""
+    """Add outputs for the means over the positions, which replace values that are off."""
     heads, added = _side_by_side(graph, watch.all_heads), _side_by_side(graph, watch.all_added)
     heads = graph.op("ReduceMean", heads, graph.constant([2]), keepdims=0)
     added = graph.op("ReduceMean", added, graph.constant([1]), keepdims=0)
@@ -172,7 +174,8 @@ def _give_means(graph: Graph, tower: PageTower, watch: Switches, d_model: int) -
 
 
 def _give_shares(graph: Graph, model: Any, watch: Switches) -> None:
-    """How much each part of the stream adds to the logit of `written`: see `lens.attribution`."""
+    """Compute how much each part of the stream adds to the logit of `written`: see
+    `lens.attribution`."""
     last, norm = model.decoder.layers[-1].around_feed_forward, last_norm(model)
     assert isinstance(norm, LayerNorm | RMSNorm)
     if last.placement == "pre":

@@ -1,4 +1,4 @@
-"""The graphs of a page, run by onnxruntime in Python as the page runs them in the browser."""
+"""Runs the graphs of a page with onnxruntime in Python, as the page runs them in the browser."""
 
 from pathlib import Path
 from typing import Any
@@ -22,8 +22,8 @@ class PageGraphs:
         }
 
     def run(self, text: Text, **switches: np.ndarray) -> dict[str, np.ndarray]:
-        """Runs one text through all graphs: returns what the towers return, and `logits` after each
-        stage. `switches` are inputs of the last tower in place of those that leave all on."""
+        """Run one text through all graphs. Returns the outputs of the towers, and `logits` after
+        each stage. `switches` are inputs of the last tower; without them, everything is on."""
         results: dict[str, np.ndarray] = {}
         for name, session in self._towers.items():
             tokens = text.source if name == "encoder" else text.fed
@@ -37,7 +37,7 @@ class PageGraphs:
 
 
 def _feed(declared: Any, inputs: dict[str, np.ndarray]) -> np.ndarray:
-    """An input as given, or a switch that leaves all on."""
+    """Return an input as given, or a switch that leaves everything on."""
     if declared.name in inputs:
         return inputs[declared.name]
     if declared.type == "tensor(bool)":

@@ -1,4 +1,5 @@
-"""The files that run a model in the browser: found in a folder of npm's, and known by their hashes.
+"""The files that run a model in the browser. They are found in a folder of npm's and recognised by
+their hashes.
 
 docs/decisions/2026-11-18-web.md says why they are not part of the package.
 """
@@ -38,8 +39,9 @@ def runtime_files() -> list[RuntimeFile]:
 
 
 def find_runtime(folder: Path | None) -> dict[str, bytes]:
-    """The content of each file by its name. `folder` is what npm fills (`node_modules`), or the
-    folder `runtime` of an earlier export; None: `node_modules` in the current folder."""
+    """Return the content of each file by its name. `folder` is the folder that npm fills
+    (`node_modules`), or the folder `runtime` of an earlier export; None: `node_modules` in the
+    current folder."""
     modules = Path(FOLDER) if folder is None else folder
     contents = {each.name: _read(each, modules) for each in runtime_files()}
     return {**contents, "onnxruntime-web.LICENSE": _own("onnxruntime-web.LICENSE").encode()}
@@ -63,7 +65,7 @@ def _read(file: RuntimeFile, folder: Path) -> bytes:
 
 
 def how_to_install() -> str:
-    """The command of npm's."""
+    """Return the npm command that installs the files."""
     packages = dict.fromkeys(f"{each.package}@{each.version}" for each in runtime_files())
     return f"npm install {' '.join(packages)}"
 

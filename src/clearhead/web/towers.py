@@ -1,4 +1,5 @@
-"""What of a model the page can show and switch off, by the names of `inspection/sites.py`."""
+"""The parts of a model that the page can show and switch off, by the names of
+`inspection/sites.py`."""
 
 from typing import NamedTuple
 
@@ -27,14 +28,14 @@ class PageTower(NamedTuple):
 
     @property
     def kinds(self) -> dict[str, str]:
-        """The kinds of attention, and the name of the length of their keys."""
+        """The kinds of attention, with the name of the length of their keys."""
         kinds = {"self" if self.name == "encoder" else "causal": "length"}
         cross = any("cross" in name for name in self.attentions)
         return kinds | ({"cross": "source_length"} if cross else {})
 
 
 def towers(model: Model) -> list[PageTower]:
-    """The towers in the order in which they run."""
+    """Return the towers in the order in which they run."""
     names: list[TowerName] = [name for name in ("encoder", "decoder") if hasattr(model, name)]
     return [_tower(model, name, predicts=name == names[-1]) for name in names]
 
@@ -48,17 +49,17 @@ def _tower(model: Model, name: TowerName, *, predicts: bool) -> PageTower:
 
 
 def has_shares(model: Model) -> bool:
-    """Whether the logits are a sum of what the sublayers add."""
+    """Tell whether the logits are a sum of what the sublayers add."""
     return isinstance(model, Seq2Seq | CausalLM)
 
 
 def share_names(model: Model) -> list[str]:
-    """The terms of that sum."""
+    """Return the terms of that sum."""
     return [*attribution_parts(model)[0], "constant"] if has_shares(model) else []
 
 
 def sublayer_names(model: Model, tower: TowerName, kinds: tuple[str, ...]) -> list[str]:
-    """The paths of a tower's sublayers of these kinds, in the order in which they run."""
+    """Return the paths of a tower's sublayers of these kinds, in the order in which they run."""
     return [
         f"{tower}.layers.{index}.{kind}"
         for index, layer in enumerate(getattr(model, tower).layers)
@@ -68,6 +69,6 @@ def sublayer_names(model: Model, tower: TowerName, kinds: tuple[str, ...]) -> li
 
 
 def around(sublayer: str) -> str:
-    """The path of the residual connection around a sublayer."""
+    """Return the path of the residual connection around a sublayer."""
     path, _, kind = sublayer.rpartition(".")
     return f"{path}.around_{kind}"
