@@ -23,7 +23,7 @@ class Hypothesis(NamedTuple):
     """The log-probability of the whole text."""
 
     def path(self) -> tuple[list[int], list[float]]:
-        """Its tokens and their log-probabilities."""
+        """Return the tokens of the text and their log-probabilities."""
         steps, here = [], self
         while here.before is not None:
             steps.append(here)
@@ -53,11 +53,11 @@ class SentenceBeam:
     """The branches of the step that is being taken."""
 
     def totals(self) -> list[float]:
-        """The log-probability of each slot's text; -inf for an empty slot."""
+        """Return the log-probability of each slot's text; -inf for an empty slot."""
         return [-inf if slot is None else slot.total for slot in self.slots]
 
     def begin_step(self) -> list[Hypothesis | None]:
-        """Empties the slots and returns their hypotheses."""
+        """Empty the slots, and return their hypotheses."""
         before, self.slots = self.slots, []
         self.parents, self.branches = [], []
         self.length += 1
@@ -120,5 +120,6 @@ class SentenceBeam:
         return nth >= best / beam.normaliser(self.max_tokens)
 
     def best(self, n: int) -> list[Output]:
-        """The best finished texts; equal scores stand in the order in which they were found."""
+        """Return the best finished texts. Texts with equal scores are in the order in which they
+        were found."""
         return sorted(self.finished, key=lambda text: -text.score)[:n]

@@ -14,20 +14,20 @@ TokenRows = Sequence[Ids] | Tensor
 
 
 class DecodeInput(NamedTuple):
-    """What one text is decoded from."""
+    """The tokens from which one text is decoded."""
 
     number: int
     """The place of the input among all inputs."""
     prompt: list[int]
-    """The tokens that the decoder is given first: the prompt, or the start of every target."""
+    """The first tokens of the decoder: the prompt, or the start of every target."""
     source: list[int] | None
 
 
 def as_inputs(
     inputs: TokenRows | Iterator[DecodeInput], config: DecodeConfig, model: ModelConfig
 ) -> Iterator[DecodeInput]:
-    """The inputs one by one; raises InputError at the first that the model cannot take. Existing
-    DecodeInputs pass unchanged."""
+    """Yield the inputs one by one. Raises InputError at the first that the model cannot take.
+    Existing DecodeInputs pass unchanged."""
     return inputs if isinstance(inputs, Iterator) else _checked_inputs(inputs, config, model)
 
 
@@ -60,7 +60,8 @@ def _checked_input(index: int, given: Any, config: DecodeConfig, model: ModelCon
 def checked_ids(
     given: Any, vocab_size: int, pad_id: int | None, what: str, index: int
 ) -> list[int]:
-    """The ids as a list without padding; raises if one is not in the vocabulary or none is left."""
+    """Return the ids as a list without padding. Raises if an id is not in the vocabulary, or if no
+    id is left."""
     ids = [int(i) for i in (given.tolist() if isinstance(given, Tensor) else given)]
     for position, token in enumerate(ids):
         if not 0 <= token < vocab_size:

@@ -1,6 +1,7 @@
-"""A translation keeps every span of its source: decoding admits the reserved token of each exactly
-once, and the end only after the last of them; so with the words that it has to use. It holds for
-any model and any strategy, since what is not admitted has no probability."""
+"""Keeps every span of the source in its translation. Decoding allows the reserved token of each
+span exactly once, and the end only after the last of them; the same holds for words that the
+translation has to use. This works for any model and any strategy, since tokens that are not allowed
+have no probability."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -23,15 +24,15 @@ def _tokens_with_signs(tokenizer: Tokenizer) -> dict[str, frozenset[int]]:
 def can_keep(
     text: MaskedText | None, tokenizer: Tokenizer, max_new: int, runs: Sequence[Sequence[int]] = ()
 ) -> bool:
-    """Whether there is a reserved token for each span, and space for all of them, the runs and the
-    end."""
+    """Tell whether there is a reserved token for each span, and space for all of them, for the
+    runs, and for the end."""
     n_spans = 0 if text is None else len(text.spans)
     needed = n_spans + sum(map(len, runs))
     return not needed or (n_spans <= len(tokenizer.placeholder_ids) and needed < max_new)
 
 
 def keep_spans(text: MaskedText, tokenizer: Tokenizer, max_new: int) -> "Keeping":
-    """The constraint of a translation of this text, in at most `max_new` tokens."""
+    """Return the constraint for a translation of this text, in at most `max_new` tokens."""
     return Keeping(text, tokenizer, max_new)
 
 
@@ -58,7 +59,7 @@ class Keeping:
             self.never = frozenset(self.reserved).union(*unused)
 
     def __call__(self, new: Sequence[int]) -> NextTokens:
-        """The tokens that may follow."""
+        """Return the tokens that may follow."""
         state = self._after(new)
         spans = [] if self.text is None else next_spans(self.text, state.used)
         admitted = {self.reserved[number] for number in spans}
@@ -71,11 +72,11 @@ class Keeping:
         return follow if state.begun else follow | admitted
 
     def needed(self, new: Sequence[int]) -> int:
-        """Tokens that are still needed after these, the end included."""
+        """Return the number of tokens that are still needed after these, the end included."""
         return self._after(new).n_needed
 
     def _after(self, new: Sequence[int]) -> "_Progress":
-        """What these tokens have, and lack."""
+        """Return which spans and runs these tokens have, and which they lack."""
         state = _Progress(set(self.runs), 0 if self.text is None else len(self.text.spans))
         state.is_full = bool(state.n_missing) and self.max_new <= state.n_needed
         for length, token in enumerate(new, 1):
@@ -92,13 +93,13 @@ class Keeping:
 
 
 def _ends_in(tokens: Sequence[int], length: int, run: tuple[int, ...]) -> bool:
-    """Whether the first so many tokens end in this run."""
+    """Tell whether the first tokens, up to this number, end in this run."""
     return len(run) <= length and (*tokens[length - len(run) : length],) == run
 
 
 @dataclass
 class _Progress:
-    """How far a translation is."""
+    """The progress of a translation."""
 
     missing: set[tuple[int, ...]]
     """Runs."""
@@ -119,13 +120,13 @@ class _Progress:
         return sum(map(len, self.missing)) + self.n_spans - len(self.used) + 1
 
     def longer(self, begun: tuple[int, ...]) -> list[tuple[int, ...]]:
-        """The missing runs that begin with these tokens and are longer."""
+        """Return the missing runs that begin with these tokens and are longer."""
         return [run for run in self.missing if len(run) > len(begun) and run[: len(begun)] == begun]
 
 
 def next_spans(text: MaskedText, used: Sequence[int]) -> list[int]:
-    """The spans that may follow those: each once, tags nested, unnumbered arguments in their order.
-    While one is missing, at least one may follow."""
+    """Return the spans that may follow those: each span once, with tags nested and unnumbered
+    arguments in their order. While a span is missing, at least one may follow."""
     closing = {closer: opener for opener, closer in text.tags.items()}
     opened: list[int] = []
     for number in used:
@@ -144,8 +145,8 @@ def next_spans(text: MaskedText, used: Sequence[int]) -> list[int]:
 
 
 def keeps_spans(text: MaskedText, tokenizer: Tokenizer, tokens: Sequence[int]) -> bool:
-    """Whether the tokens of a translation have each span once, in a place where it may stand: for
-    engines that take no constraint."""
+    """Tell whether the tokens of a translation have each span once, in a permitted place. This is
+    for engines that take no constraint."""
     numbers = {index: number for number, index in enumerate(tokenizer.placeholder_ids)}
     used = [numbers[token] for token in tokens if token in numbers]
     return len(used) == len(text.spans) and all(

@@ -1,4 +1,4 @@
-"""What a model attended to: the attention of one layer as a matrix with labels."""
+"""Shows what a model attended to: the attention of one layer as a matrix with labels."""
 
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
@@ -19,8 +19,9 @@ from clearhead.text.visible import label_of
 
 
 class AttentionMap(NamedTuple):
-    """A row for each token that attends (of a translation, the generated ones), a column for each
-    token attended to. A notebook shows the whole run as a page, `print` this map as text."""
+    """An attention map, with a row for each token that attends (in a translation, the generated
+    tokens) and a column for each token attended to. A notebook shows all attentions as a page;
+    `print` shows this map as text."""
 
     weights: Float[Tensor, "written source"]
     written: list[str]
@@ -39,7 +40,7 @@ class AttentionMap(NamedTuple):
         return f"{self.kind} layer {self.layer}, {heads}"
 
     def svg(self) -> str:
-        """The attention as a picture."""
+        """Return the attention as an SVG picture."""
         return heatmap_svg(self.weights, self.written, self.source, self.title)
 
     def _repr_html_(self) -> str:
@@ -62,8 +63,8 @@ def cross_attention(
     layer: int | None = None,
     head: int | None = None,
 ) -> AttentionMap:
-    """The cross-attention of a translation. `layer` is the decoder's, from 0; None: the last.
-    `head` counts from 0; None: the mean of all."""
+    """Return the cross-attention of a translation. `layer` counts the decoder's layers from 0;
+    None: the last layer. `head` counts from 0; None: the mean of all heads."""
     layer = _chosen("layer", layer, model.config.decoder_layers)
     _check_weights(model.decoder.layers[layer].cross_attention)
     recorder = attention_of(model, source, output, start_id=start_id)
@@ -85,7 +86,7 @@ def self_attention(
     layer: int | None = None,
     head: int | None = None,
 ) -> AttentionMap:
-    """The attention of a text to itself, in a model that is a decoder or an encoder alone."""
+    """Return the attention of a text to itself, in a decoder-only or encoder-only model."""
     layer = _chosen("layer", layer, model.config.decoder_layers)
     tower = model.decoder if isinstance(model, CausalLM) else model.encoder
     _check_weights(tower.layers[layer].self_attention)

@@ -1,5 +1,5 @@
-"""How a trace gets at scores and weights, which exist between queries and heads and which no module
-passes on."""
+"""Lets a trace read scores and weights, which exist between queries and heads and are not the
+output of any module."""
 
 from collections.abc import Callable
 from typing import Any, Protocol
@@ -24,13 +24,13 @@ class Visitor(Protocol):
     explicit: bool
 
     def visit_matrix(self, site: Site, x: Tensor, real_keys: Tensor | None) -> Tensor:
-        """The matrix with which the attention continues: x itself or a replacement."""
+        """Return the matrix with which the attention continues: x itself or a replacement."""
         ...
 
 
 class Tap:
-    """A function that sees (and may replace) what one method of one module returns. The wrapper
-    on the module is shared by all taps there, and goes with the last of them."""
+    """A function that sees (and may replace) what one method of one module returns. All taps on a
+    method share the wrapper on the module, which is removed with the last of them."""
 
     def __init__(self, module: nn.Module, method: str, function: Callable[..., Any]) -> None:
         self.module, self.method, self.function = module, method, function
@@ -42,7 +42,7 @@ class Tap:
         self._taps.append(self)
 
     def remove(self) -> None:
-        """Removes this tap; the last one removes the wrapper."""
+        """Remove this tap. Removing the last tap also removes the wrapper."""
         self._taps.remove(self)
         if not self._taps:
             delattr(self.module, self.method)
@@ -61,7 +61,7 @@ class _Wrapper:
 
 
 class _AttendWrapper(_Wrapper):
-    """All taps see the scores, then all see the weights, and the kernel runs if no tap has changed
+    """Shows the scores to all taps, and then the weights. The kernel runs if no tap has changed
     anything."""
 
     def __init__(self, attention: MultiHeadAttention) -> None:
@@ -99,7 +99,7 @@ class _AttendWrapper(_Wrapper):
 def tap_attention(
     attention: MultiHeadAttention, visitor: Visitor, scores: Site, weights: Site
 ) -> Tap:
-    """Lets the visitor see the scores and weights of one attention."""
+    """Let the visitor see the scores and weights of one attention."""
     sites = {"scores": scores, "weights": weights}
 
     def function(what: str, x: Tensor | None, real_keys: Tensor | None) -> Any:
@@ -116,12 +116,13 @@ def tap_attention(
 def per_head(
     heads: Float[Tensor, "batch heads length d_head"], weight: Float[Tensor, "d_model width"]
 ) -> Float[Tensor, "batch heads length d_model"]:
-    """The contribution of each head: its part of the output matrix, without the bias."""
+    """Return the contribution of each head: its part of the output matrix, without the bias."""
     parts = weight.unflatten(1, (heads.shape[1], -1))
     return torch.einsum("bhne,dhe->bhnd", heads, parts)
 
 
 def _softmax(scores: Weights) -> Weights:
-    """A row in which nothing is allowed gives zeros, and finite gradients."""
+    """Compute a softmax in which a row that is allowed nothing gives zeros, with finite
+    gradients."""
     empty = (scores == -torch.inf).all(dim=-1, keepdim=True)
     return scores.masked_fill(empty, 0.0).softmax(dim=-1).masked_fill(empty, 0.0)

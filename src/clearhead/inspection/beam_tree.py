@@ -1,4 +1,4 @@
-"""A beam search as a tree, from the steps that the search reports."""
+"""Records a beam search as a tree, from the steps that the search reports."""
 
 from typing import Any
 
@@ -9,8 +9,8 @@ from clearhead.text.visible import label_of
 
 
 class BeamTree:
-    """Given to `beam_search(watch=…)`. Every ranked continuation is a node under the hypothesis
-    that it continues, with what became of it: kept, finished or dropped."""
+    """A watcher for `beam_search(watch=…)`. Every ranked continuation becomes a node under the
+    hypothesis that it continues, and is marked as kept, finished or dropped."""
 
     def __init__(self, beam: BeamConfig) -> None:
         self.beam = beam
@@ -42,11 +42,11 @@ class BeamTree:
 
     @property
     def tokens(self) -> list[int]:
-        """The tokens of all nodes."""
+        """Return the tokens of all nodes."""
         return [node["token"] for node in self.nodes if node["token"] is not None]
 
     def mark(self, best: Output) -> None:
-        """Marks the path of the text that was returned first."""
+        """Mark the path of the text that was returned first."""
         node = 0
         for token in best.tokens:
             children = [n for n in self.nodes if n["parent"] == node and n["token"] == token]
@@ -58,7 +58,7 @@ class BeamTree:
         self.nodes[0]["best"] = True
 
     def document(self, tokenizer: Tokenizer) -> dict[str, Any]:
-        """The document that the page reads, with the text of each token."""
+        """Return the document that the page reads, with the text of each token."""
         best = [n["token"] for n in self.nodes if n.get("best") and n["token"] is not None]
         nodes = [
             {**node, "text": "" if node["token"] is None else label_of(node["token"], tokenizer)}

@@ -1,4 +1,4 @@
-"""Curves: as text for a terminal, as PNG for a page (which needs matplotlib)."""
+"""Draws curves: as text for a terminal, or as PNG for a page (which needs matplotlib)."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -19,7 +19,7 @@ class Curve(NamedTuple):
 
 
 def curve_text(curve: Curve, *, width: int = 60, height: int = 12) -> str:
-    """A curve in braille dots, with the ends of both axes. Points that are not finite are left
+    """Draw a curve in braille dots, with the ends of both axes. Points that are not finite are left
     out."""
     points = [(x, y) for x, y in zip(curve.x, curve.y) if math.isfinite(y)]
     if not points:
@@ -46,7 +46,7 @@ def curve_text(curve: Curve, *, width: int = 60, height: int = 12) -> str:
 def curves_png(
     curves: Mapping[str, Curve], path: Path, *, title: str, x: str = "step", y: str = ""
 ) -> None:
-    """All curves in one picture, each with its name."""
+    """Draw all curves in one picture, each with its name."""
     try:
         from matplotlib.figure import Figure
     except ImportError:

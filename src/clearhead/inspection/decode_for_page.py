@@ -1,4 +1,4 @@
-"""Turns a text into the document of its run: decodes as asked, then looks."""
+"""Decodes a text with the given settings, and makes the document of this run for the page."""
 
 from typing import Any, TypedDict, Unpack
 
@@ -21,7 +21,7 @@ from clearhead.text.tokenizer import MASK
 
 
 def subject_of(opened: Opened, name: str) -> Subject:
-    """The model of a folder, called `name` on the page."""
+    """Return the model of a folder, called `name` on the page."""
     label_mask = None if opened.labels is None else opened.labels.mask
     return Subject(name, opened.model, opened.codec, label_mask)
 
@@ -39,8 +39,8 @@ class HowToDecode(TypedDict, total=False):
 def see(
     subject: Subject, text: str, *, language: str = SeeOptions.language, **how: Unpack[HowToDecode]
 ) -> dict[str, Any]:
-    """The document of one run: what `finished_text` returns, looked at. For a classifier, the
-    document of its own page."""
+    """Decode a text as `finished_text` does, and return the document of this run. For a classifier,
+    return the document of its own page."""
     if isinstance(subject.model, Classifier):
         ids = _fitting(subject, encoder_ids(subject, _checked(subject, text, how.get("target"))))
         return see_label(subject.model, subject.codec, ids, name=subject.name, language=language)
@@ -49,7 +49,7 @@ def see(
 
 
 def look_at_text(subject: Subject, text: str) -> dict[str, Any]:
-    """Does what `see` does; for a classifier, it gives the document of the whole microscope."""
+    """Do what `see` does, but for a classifier return the document of the whole microscope."""
     if not isinstance(subject.model, Classifier):
         return see(subject, text)
     return look_label(
@@ -67,12 +67,13 @@ def finished_text(
     temperature: float = SeeOptions.temperature,
     seed: int = SeeOptions.seed,
 ) -> tuple[Text, BeamTree | None]:
-    """What the model reads and writes, and how the search went if there was one.
+    """Return the tokens that the model reads and generates, and the course of the search if there
+    was one.
 
-    An encoder-decoder translates the text (by beam search, `beam` 4 unless given), or is shown
-    `target` instead. A decoder continues the text (one that was trained on pairs writes the
-    translation after it): greedily, with a `beam`, or drawn at a `temperature`. An encoder fills
-    in each place of the text.
+    An encoder-decoder translates the text (by beam search, with `beam` 4 unless given), or reads
+    `target` instead. A decoder continues the text greedily, with a `beam`, or by sampling at a
+    `temperature`; a decoder that was trained on pairs generates the translation after the text. An
+    encoder fills in each position of the text.
     """
     text = _checked(subject, text, target)
     model, codec = subject.model, subject.codec
@@ -147,8 +148,9 @@ def _decoded(
 
 
 def encoder_ids(subject: Subject, text: str) -> list[int]:
-    """What an encoder alone is given: `<mask>` in the text is the token of that name; a classifier
-    has one after the text, and one with a head has a start before it."""
+    """Return the tokens that an encoder-only model reads. `<mask>` in the text becomes the token of
+    that name; a classifier has a mask after the text, and a classifier with a head has a start
+    token before it."""
     if isinstance(subject.model, Classifier):
         return classifier_ids(subject.codec, text)
     tokenizer, eos_id = subject.source, subject.codec.ids.eos
@@ -160,7 +162,7 @@ def encoder_ids(subject: Subject, text: str) -> list[int]:
         )
     ids: list[int] = []
     for piece in before:
-        # The token that is hidden has the blank before it, as the tokens of training have.
+        # The token that is hidden has a blank before it, as tokens in training have.
         ids += [*tokenizer.encode(piece.rstrip(" ")), tokenizer.mask_id]
     ids += tokenizer.encode(last)
     ids += [subject.label_mask] if subject.label_mask is not None else []
@@ -168,7 +170,7 @@ def encoder_ids(subject: Subject, text: str) -> list[int]:
 
 
 def _masked(subject: Subject, model: MaskedLM, text: str) -> Text:
-    """Every place is filled in."""
+    """Hide and fill in every position."""
     ids = _fitting(subject, encoder_ids(subject, text))
     with torch.no_grad(), evaluating(model.modules()):
         tokens = torch.tensor([ids], device=model.tokens.weight.device)

@@ -23,7 +23,7 @@ class Where(TypedDict, total=False):
 
 
 class Counted(NamedTuple):
-    """The tokens of one call, counted: padding does not count, cached tokens do."""
+    """The numbers of the tokens in one call. Padding does not count; cached tokens do."""
 
     numbers: Int[Tensor, "#batch length"]
     """A real token's number in its sequence, from 0; -1 for padding."""
@@ -31,9 +31,9 @@ class Counted(NamedTuple):
     """Real tokens of the sequence so far, this call's included."""
 
     def shaped(self, n_rows: int, length: int) -> "Counted":
-        """The count for a tensor that holds these tokens in other rows, or only the newest of them.
-        During a beam search, cross-attention takes all hypotheses of a source as one row of
-        queries, and the output is given the last token of a prompt."""
+        """Return the numbers for a tensor that holds these tokens in other rows, or only the newest
+        of them. During a beam search, cross-attention sees all hypotheses of a source as one row of
+        queries, and the output sees only the last token of a prompt."""
         numbers = self.numbers.expand(max(len(self.numbers), len(self.total)), -1)
         total = self.total.expand_as(numbers)
         if n_rows == len(numbers) and length == 1 != numbers.shape[1]:
@@ -43,7 +43,7 @@ class Counted(NamedTuple):
         return self
 
     def chosen(self, numbers: Sequence[int]) -> Bool[Tensor, "#batch length"]:
-        """The chosen places; negative numbers count from the newest token."""
+        """Return the chosen places. Negative numbers count from the newest token."""
         mask = torch.zeros_like(self.numbers, dtype=torch.bool)
         for given in numbers:
             number = self.total + given if given < 0 else given
@@ -52,15 +52,15 @@ class Counted(NamedTuple):
 
 
 def counted(real: Bool[Tensor, "#batch length"], before: Tensor | int = 0) -> Counted:
-    """`before`: how many real tokens came in earlier calls, for each row."""
+    """Count tokens. `before` is the number of real tokens in earlier calls, for each row."""
     seen = real.cumsum(dim=1) + before
     return Counted((seen - 1).masked_fill(~real, -1), seen[:, -1:])
 
 
 @dataclass(frozen=True, eq=False)
 class Edit:
-    """One change, at each place that the name or pattern matches. Where `heads`, `positions`,
-    `keys` or `rows` are None: at all.
+    """One change, at each place that the name or pattern matches. If `heads`, `positions`, `keys`
+    or `rows` are None, the change applies to all of them.
 
     `positions` count a row's real tokens from the start of the sequence, so that padding and the
     cache change nothing: 0 is the first, -1 the newest of every call. `keys`, of scores and
@@ -72,7 +72,8 @@ class Edit:
     kind: str
     function: Callable[[Tensor, Tensor | None], Tensor]
     value: Tensor | None = None
-    """Taken column by column if it is as long as this run; if not, its column is a position."""
+    """If the value is as long as this run, it is used column by column; if not, each of its columns
+    is a position."""
     heads: Chosen = None
     positions: Chosen = None
     keys: Chosen = None
@@ -96,7 +97,7 @@ class Edit:
         return " ".join([self.kind, self.name, *places])
 
     def check(self, site: Site) -> None:
-        """Raises if the edit does not fit the place: no such heads, positions or keys."""
+        """Raises if the edit does not fit the place: there are no such heads, positions or keys."""
         if self.heads is not None:
             if site.form == "stream":
                 rule = f"cannot be chosen at {site.name}, which is not split into heads"
@@ -113,8 +114,8 @@ class Edit:
     def apply(
         self, x: Tensor, site: Site, queries: Counted | None, keys: Counted | None
     ) -> Tensor | None:
-        """Returns x with the change: x itself if no number changes, or None if this call holds none
-        of the chosen places."""
+        """Return x with the change. Returns x itself if no number changes, or None if this call has
+        none of the chosen places."""
         if queries is not None:
             queries = queries.shaped(len(x), x.shape[1 if site.form == "stream" else 2])
         where = self._where(x, site, queries, keys)
@@ -161,8 +162,8 @@ class Edit:
         return where
 
     def _fitting(self, value: Tensor, x: Tensor, site: Site, tokens: Counted | None) -> Tensor:
-        """The value as it is if it broadcasts; a whole run's value, while decoding with a cache,
-        at the tokens of this call."""
+        """Return the value unchanged if it broadcasts. While decoding with a cache, return the part
+        of a whole run's value for the tokens of this call."""
         if value.is_inference() and torch.is_grad_enabled():
             value = value.clone()
         value = value.to(x.device, x.dtype)
@@ -196,8 +197,8 @@ class Edit:
 
     @staticmethod
     def _fits(value: Tensor, x: Tensor, site: Site) -> bool:
-        """Whether it broadcasts to x. Positions have one row for the whole batch, which an edit may
-        part."""
+        """Tell whether the value broadcasts to x. Positions have one row for the whole batch, which
+        an edit may split."""
         try:
             shape = torch.broadcast_shapes(value.shape, x.shape)
         except RuntimeError:
@@ -212,9 +213,9 @@ def zero(name: str, **where: Unpack[Where]) -> Edit:
 
 
 def put(name: str, value: Tensor | float, **where: Unpack[Where]) -> Edit:
-    """Another value: one that broadcasts, or another run's, of which the same heads and
-    positions are taken (activation patching). A tensor does not know its padding: pad both runs
-    alike, or not at all. `patching` takes a trace, which knows."""
+    """Replace an activation by another value that broadcasts, or by that of another run, from which
+    the same heads and positions are taken (activation patching). A tensor does not know its
+    padding, so pad both runs alike, or not at all. `patching` takes a trace, which knows."""
     return Edit(name, "put", lambda x, v: _broadcast(_given(v), x), _as_tensor(value), **where)
 
 
@@ -231,8 +232,8 @@ def multiply(name: str, factor: float, **where: Unpack[Where]) -> Edit:
 
 
 def change(name: str, function: Callable[[Tensor], Tensor], **where: Unpack[Where]) -> Edit:
-    """An edit that replaces an activation by what the function returns. The function gets a copy,
-    of all heads and positions."""
+    """Make an edit that replaces an activation by what the function returns. The function receives
+    a copy, with all heads and positions."""
     if not callable(function):
         raise InputError(f"function={function!r:.60} is not callable; give a function of a tensor")
     return Edit(name, "change", lambda x, _: function(x), **where)
@@ -271,7 +272,7 @@ def _at(numbers: Sequence[int], size: int, dimension: int, x: Tensor) -> Tensor:
 
 
 def _along(per_token: Tensor, dimension: int, n_dimensions: int) -> Tensor:
-    """(batch, length) → the same with the length at `dimension`."""
+    """Reshape (batch, length) so that the length is at `dimension`."""
     shape = [1] * n_dimensions
     shape[0], shape[dimension] = per_token.shape
     return per_token.view(shape)

@@ -12,14 +12,14 @@ from clearhead.shapes import Bool, Float, Tensor, Weights
 
 
 class HeadShares(NamedTuple):
-    """Means over the queries, a number for each head of one attention."""
+    """Means over the queries: one number for each head of one attention."""
 
     entropy: Float[Tensor, " head"]
-    """The entropy in nats: 0 if a head looks at one key, ln of the number of keys if it looks at
-    all alike."""
+    """The entropy in nats: 0 if a head looks at one key, and ln of the number of keys if it looks
+    at all keys equally."""
     first: Float[Tensor, " head"]
-    """The share of attention on the first token: often a place to look when there is nothing to
-    look at."""
+    """The share of attention on the first token, at which heads often look if nothing else is
+    relevant."""
     same: Float[Tensor, " head"]
     """The share of attention on the key with the query's own number."""
     previous: Float[Tensor, " head"]
@@ -27,7 +27,7 @@ class HeadShares(NamedTuple):
 
 
 def head_shares(weights: Weights, real_queries: Bool[Tensor, "batch query"]) -> HeadShares:
-    """The four means of each head, for weights without padding on the left."""
+    """Compute the four means of each head, for weights without padding on the left."""
     n_queries, n_keys = weights.shape[-2:]
     count = real_queries.sum().clamp(min=1)
     rows, columns = (torch.arange(n, device=weights.device) for n in (n_queries, n_keys))
@@ -45,8 +45,8 @@ def head_shares(weights: Weights, real_queries: Bool[Tensor, "batch query"]) -> 
 
 
 def head_kinds(t: Trace) -> dict[str, HeadShares]:
-    """How much of each head's attention falls on each kind of position, for every attention that
-    the trace has read."""
+    """Compute how much of each head's attention falls on each kind of position, for every attention
+    that the trace has read."""
     shares: dict[str, HeadShares] = {}
     for name in names(checked_trace(t).model, "*.weights"):
         if name in t:
@@ -63,8 +63,8 @@ def head_kinds(t: Trace) -> dict[str, HeadShares]:
 
 
 def joined_weights(t: Trace, name: str) -> Weights:
-    """The weights of all calls. A cache keeps no padding, so that its keys do not stand where the
-    queries of a padded batch do."""
+    """Join the weights of all calls. A cache keeps no padding, so its keys are not at the positions
+    of the queries of a padded batch."""
     if len(t.calls(name)) > 1 and not t.real_of(name).all():
         raise InputError(
             f"{name}: texts of several lengths were decoded together; trace one text at a time"
@@ -75,14 +75,15 @@ def joined_weights(t: Trace, name: str) -> Weights:
 def _without_padding_on_the_left(
     weights: Weights, queries: Bool[Tensor, "batch query"], keys: Bool[Tensor, "batch key"]
 ) -> tuple[Weights, Bool[Tensor, "batch query"]]:
-    """Each row moved so that its first real token comes first."""
+    """Shift each row so that its first real token comes first."""
     first = [(int(q.int().argmax()), int(k.int().argmax())) for q, k in zip(queries, keys)]
     moved = [row.roll((-q, -k), (-2, -1)) for row, (q, k) in zip(weights, first)]
     return torch.stack(moved), torch.stack([row.roll(-q) for row, (q, _) in zip(queries, first)])
 
 
 def induction_shares(weights: Weights, period: int) -> Float[Tensor, " head"]:
-    """The share of attention that a repetition gives to the token after its own earlier occurrence,
-    in a text that is `period` tokens long and then repeats itself (Olsson et al. 2022)."""
+    """Compute the share of attention that a repeated token gives to the token after its own earlier
+    occurrence, in a text that is `period` tokens long and then repeats itself (Olsson et al.
+    2022)."""
     rows = torch.arange(period, weights.shape[-2])
     return weights[:, :, rows, rows - period + 1].mean(dim=(0, 2))

@@ -1,5 +1,5 @@
-"""Why a classifier gave a text its label, as a small page: how likely each label is, which tokens
-the decision depends on, and where the first token, from whose vector it is made, has looked."""
+"""Explains on a small page why a classifier gave a text its label: how likely each label is, on
+which tokens the decision depends, and where the first token, whose vector decides, has looked."""
 
 from html import escape
 from typing import Any
@@ -57,7 +57,8 @@ WORDS = {
 
 
 def classifier_ids(codec: Codec, text: str) -> list[int]:
-    """What a classifier with a head is given: the text between a start and an end."""
+    """Return the tokens that a classifier with a head reads: the text between a start and an end
+    token."""
     tokens = codec.source.encode(codec.as_in_training(text))
     return [codec.source.bos_id, *tokens, codec.source.eos_id]
 
@@ -65,7 +66,7 @@ def classifier_ids(codec: Codec, text: str) -> list[int]:
 def see_label(
     model: Classifier, codec: Codec, ids: list[int], *, name: str, language: str = "en"
 ) -> dict[str, Any]:
-    """All numbers of the page, for the likeliest label."""
+    """Compute all numbers of the page, for the likeliest label."""
     weights = [
         name_of_weights
         for name_of_weights in names(model)
@@ -92,8 +93,8 @@ def see_label(
 
 
 def _log_odds_lost(model: Classifier, ids: list[int], scores: Tensor) -> list[float]:
-    """How much the log-odds of the likeliest label fall without each token; start and end, which
-    every text has, stay."""
+    """Compute how much the log-odds of the likeliest label fall without each token. Start and end
+    tokens, which every text has, stay."""
     if len(scores) < 2:
         return [0.0] * len(ids)  # there is nothing to decide
     best = int(scores.argmax())
@@ -114,7 +115,7 @@ def _row(model: Classifier, ids: list[int]) -> Tensor:
 
 
 def label_page(document: dict[str, Any]) -> str:
-    """One HTML file that needs nothing else, and runs nothing."""
+    """Make one HTML file that needs nothing else and runs no script."""
     words = WORDS[document["language"]]
     label, tokens = document["label"], document["tokens"]
     title = escape(f"{document['model']['name']} · clearhead see")
@@ -149,7 +150,7 @@ def label_page(document: dict[str, Any]) -> str:
 
 
 def _learnt(document: dict[str, Any], words: dict[str, str]) -> str:
-    """The section on the training text, where it was asked for."""
+    """Make the section on the training text, if it was asked for."""
     if "learnt" not in document:
         return ""
     pairs = "\n".join(
@@ -168,7 +169,8 @@ def _learnt(document: dict[str, Any], words: dict[str, str]) -> str:
 
 
 def label_text(document: dict[str, Any]) -> str:
-    """The same for a terminal: probabilities, and the tokens that the decision depends on."""
+    """Return the same for a terminal: probabilities, and the tokens on which the decision
+    depends."""
     likeliest = sorted(document["probabilities"].items(), key=lambda each: -each[1])
     lines = [f"{100 * chance:6.2f}%  {label}" for label, chance in likeliest]
     strongest = sorted(zip(document["without"], document["tokens"]), key=lambda each: -abs(each[0]))

@@ -1,4 +1,4 @@
-"""The residual stream, read from the output's side: what the model would predict after each
+"""Reads the residual stream from the output's side: what the model would predict after each
 sublayer (logit lens), and how much each sublayer and head adds to one logit (attribution)."""
 
 from collections.abc import Sequence
@@ -27,8 +27,8 @@ class Lens(NamedTuple):
 
 
 def logit_lens(t: Trace) -> Lens:
-    """Each stage of the stream taken for the last one: through the final norm, computed anew for
-    that stage, and the output. Post-norm towers have no final norm; a masked language model has
+    """Treat each stage of the stream as the last one: pass it through the final norm, computed anew
+    for that stage, and the output. Post-norm towers have no final norm; a masked language model has
     its head between the two. The trace must have read `*.output` and `*.after`."""
     model, tower = checked_trace(t).model, predicting_tower(t.model)
     stages = stage_names(model, tower)
@@ -48,12 +48,12 @@ class Attribution(NamedTuple):
 
     @property
     def total(self) -> Float[Tensor, "batch length"]:
-        """The sum of all parts: the logit."""
+        """The sum of all terms, which is the logit."""
         return self.values.sum(dim=0)
 
 
 def attribution(t: Trace, token: int | Int[Tensor, "batch length"]) -> Attribution:
-    """Direct logit attribution: the final norm's scale is held as it was, so that the rest is
+    """Compute direct logit attribution. The final norm's scale is kept fixed, so that the rest is
     linear and the terms add up to the logit. `token` is one id, or an id for each position.
 
     A post-norm tower normalises after every sublayer, so that only its last one reaches the
@@ -74,14 +74,14 @@ def attribution(t: Trace, token: int | Int[Tensor, "batch length"]) -> Attributi
 
 
 class AttributionParts(NamedTuple):
-    """The names of the terms, and of the stream that the last norm is given."""
+    """The names of the terms, and of the stream that the last norm reads."""
 
     parts: list[str]
     stream: str
 
 
 def attribution_parts(model: Model) -> AttributionParts:
-    """The terms that `attribution` adds up, without the constant."""
+    """Return the terms that `attribution` adds up, without the constant."""
     tower = predicting_tower(model)
     if isinstance(model, MaskedLM):
         raise InputError(
@@ -100,8 +100,8 @@ def attribution_parts(model: Model) -> AttributionParts:
 
 
 def rollout(t: Trace, kind: str = "self") -> Float[Tensor, "batch query key"]:
-    """Follows attention back through the layers: the product of (mean over heads + identity) / 2
-    (Abnar and Zuidema 2020). `kind`: "self" for an encoder, "causal" for a decoder."""
+    """Follow attention back through the layers: compute the product of (mean over heads + identity)
+    / 2 (Abnar and Zuidema 2020). `kind` is "self" for an encoder and "causal" for a decoder."""
     pattern = {"self": "encoder", "causal": "decoder"}.get(str(kind))
     if pattern is None:
         raise InputError(f"kind={kind!r} has no rollout; choose 'self' or 'causal'")
@@ -121,7 +121,7 @@ def rollout(t: Trace, kind: str = "self") -> Float[Tensor, "batch query key"]:
 
 
 def predicting_tower(model: Model) -> TowerName:
-    """The stack whose output becomes logits."""
+    """Return the stack whose output becomes logits."""
     return "encoder" if isinstance(_with_vocabulary(model), MaskedLM) else "decoder"
 
 
@@ -135,7 +135,7 @@ def _with_vocabulary(model: Model) -> Seq2Seq | CausalLM | MaskedLM:
 
 
 def stage_names(model: Model, tower: TowerName) -> list[str]:
-    """The names of the stages of a stack's residual stream, in order."""
+    """Return the names of the stages of a stack's residual stream, in order."""
     stages = [f"{embedding_of(model, tower)[0]}.output"]
     for index, layer in enumerate(getattr(model, tower).layers):
         for name, module in layer.named_children():
@@ -145,7 +145,8 @@ def stage_names(model: Model, tower: TowerName) -> list[str]:
 
 
 def _in_order(stages: list[str]) -> list[str]:
-    """Modules are named in the order of assignment; the stream runs self, cross, feed-forward."""
+    """Sort names. Modules are named in the order of assignment, but the stream passes
+    self-attention, cross-attention, and then the feed-forward network."""
     order = ["self_attention", "cross_attention", "feed_forward"]
 
     def key(stage: str) -> tuple[int, int]:
@@ -158,7 +159,7 @@ def _in_order(stages: list[str]) -> list[str]:
 
 
 def project(model: Model, x: Stream) -> Float[Tensor, "batch length vocab"]:
-    """Projects any stage of the stream to logits."""
+    """Project any stage of the stream to logits."""
     model = _with_vocabulary(model)
     norm = getattr(model, predicting_tower(model)).norm
     x = x if norm is None else norm(x)
@@ -169,7 +170,7 @@ def project(model: Model, x: Stream) -> Float[Tensor, "batch length vocab"]:
 
 
 def _unembedding(model: Model, index: Int[Tensor, "..."], like: Tensor) -> tuple[Tensor, Tensor]:
-    """The output's row for the token (never scaled by √d_model), and its bias."""
+    """Return the output's row for the token (never scaled by √d_model), and its bias."""
     weight, bias = output_matrix(model), _with_vocabulary(model).output.bias
     index = index.to(weight.device)
     constant = like.new_zeros(()) if bias is None else bias[index]
@@ -177,14 +178,15 @@ def _unembedding(model: Model, index: Int[Tensor, "..."], like: Tensor) -> tuple
 
 
 def output_matrix(model: Model) -> Tensor:
-    """A row for each token of the vocabulary: the output's own, or the table of the input."""
+    """Return the output matrix, with a row for each token of the vocabulary: the output's own
+    matrix, or the table of the input."""
     model = _with_vocabulary(model)
     table = model.target_table if isinstance(model, Seq2Seq) else model.tokens
     return table.weight if model.output.weight is None else model.output.weight
 
 
 def _checked_token(token: object, shape: torch.Size, n_tokens: int) -> Tensor:
-    """One id, or an id for each position."""
+    """Check that the token is one id, or an id for each position."""
     try:
         index = torch.as_tensor(token)
         good = not (index.is_floating_point() or index.is_complex() or index.dtype == torch.bool)
@@ -202,7 +204,8 @@ def _checked_token(token: object, shape: torch.Size, n_tokens: int) -> Tensor:
 
 
 def last_norm(model: Model) -> nn.Module | None:
-    """The norm between the stream and the logits: the tower's, or a post-norm tower's last."""
+    """Return the norm between the stream and the logits: the tower's, or a post-norm tower's
+    last."""
     tower = predicting_tower(model)
     last = _last_residual(model, tower)
     return getattr(model, tower).norm if last.placement == "pre" else last.norm
@@ -215,12 +218,13 @@ def _last_residual(model: Model, tower: TowerName) -> Residual:
 
 
 def knows_norm(norm: nn.Module | None) -> bool:
-    """Whether `attribution` can be computed after this norm; not after one of the user's own."""
+    """Tell whether `attribution` can be computed after this norm. After a user's own norm, it
+    cannot."""
     return norm is None or isinstance(norm, LayerNorm | RMSNorm)
 
 
 def _through_norm(norm: nn.Module | None, stream: Tensor, direction: Tensor):
-    """A linear map from a part of the stream to its share of the logit."""
+    """Return a linear map from a part of the stream to its share of the logit."""
     if norm is None:
         return lambda part: (part * direction).sum(dim=-1)
     if isinstance(norm, LayerNorm):
@@ -253,5 +257,5 @@ def _head_outputs(t: Trace, part: str) -> Tensor | None:
 
 
 def norms(t: Trace, names: Sequence[str]) -> Float[Tensor, "name batch length"]:
-    """The length of the vectors at each name."""
+    """Return the lengths of the vectors at each name."""
     return torch.stack([t.joined(name).norm(dim=-1) for name in names])

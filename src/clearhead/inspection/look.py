@@ -1,8 +1,10 @@
-"""One run of a model as a document: everything that the microscope's page shows, as numbers.
+"""Makes a document of what a model did with one text: everything that the microscope's page shows,
+as numbers.
 
-The run is one full pass over the finished text, read by a trace, so that what the page shows of
-attention, layers and candidates belongs together whatever strategy wrote the text. The document is
-JSON; a tensor in it is {dtype, shape, base64}, little-endian (u16: value / 65535, u8: value / 255).
+One full pass over the finished text, read by a trace, gives all these numbers, so the attention,
+layers and candidates on the page belong together, whichever strategy generated the text. The
+document is JSON; a tensor in it is {dtype, shape, base64}, little-endian (u16: value / 65535, u8:
+value / 255).
 """
 
 import base64
@@ -49,28 +51,27 @@ KINDS = {
 
 
 class Subject(NamedTuple):
-    """A model, and what its tokens mean."""
+    """A model with the meaning of its tokens."""
 
     name: str
     model: Model
     codec: Codec
     label_mask: int | None = None
-    """A classifier's token after the text, at whose position it predicts the label."""
+    """The token after a classifier's text, at whose position the model predicts the label."""
 
     @property
     def source(self) -> Tokenizer:
-        """The tokenizer of what is read."""
+        """The tokenizer of the source."""
         return self.codec.source
 
     @property
     def target(self) -> Tokenizer:
-        """The tokenizer of what is written."""
+        """The tokenizer of the output."""
         return self.codec.target
 
 
 class Text(NamedTuple):
-    """The ids that were read and generated, with their control tokens, as the model was given
-    them."""
+    """The ids that the model has read and generated, with their control tokens."""
 
     source: list[int] | None
     fed: list[int] | None
@@ -84,7 +85,7 @@ class Text(NamedTuple):
 def look(
     subject: Subject, text: Text, *, beam: BeamTree | None = None, language: str = "en"
 ) -> dict[str, Any]:
-    """The document of one run."""
+    """Make the document of one run."""
     model = subject.model
     _check_size(model, text)
     with torch.no_grad(), trace(model) as t:
@@ -126,7 +127,7 @@ def look(
 
 
 def look_label(subject: Subject, ids: list[int], *, language: str = "en") -> dict[str, Any]:
-    """The document of a classifier's run: a label in place of what is written."""
+    """Make the document of a classifier's run, which has a label instead of an output text."""
     model, codec = subject.model, subject.codec
     assert isinstance(model, Classifier)
     text = Text(ids, None, ids)
@@ -159,7 +160,8 @@ def look_label(subject: Subject, ids: list[int], *, language: str = "en") -> dic
 
 
 def pass_over(model: Model, text: Text) -> Float[Tensor, "length vocabulary"]:
-    """The logits of one full pass over a text; none of its tokens is padding, whatever its id."""
+    """Return the logits of one full pass over a text. None of its tokens counts as padding,
+    whatever its id."""
     device = next(model.parameters()).device
     with evaluating(model.modules()):
         if isinstance(model, Seq2Seq):
@@ -172,7 +174,7 @@ def pass_over(model: Model, text: Text) -> Float[Tensor, "length vocabulary"]:
 
 
 def log_prob(logits: Float[Tensor, "length vocabulary"], text: Text) -> float:
-    """The log-probability of the tokens that were generated, without those of the prompt."""
+    """Return the log-probability of the generated tokens, without those of the prompt."""
     written = torch.tensor(text.written)[:, None]
     log_probs = logits.double().log_softmax(dim=-1).gather(-1, written)
     return log_probs[text.n_given :].sum().item()
@@ -193,7 +195,7 @@ def _check_size(model: Model, text: Text) -> None:
 
 
 def facts_of(subject: Subject) -> dict[str, Any]:
-    """The facts about the model in the head of the page."""
+    """Return the facts about the model in the head of the page."""
     config = subject.model.config
     return {
         "name": subject.name,
@@ -270,7 +272,8 @@ def _shares(weights: Tensor) -> list[list[dict[str, float]]]:
 
 
 def _suggested(weights: Tensor) -> list[int]:
-    """The head to show first: the one whose queries look most sharply, the first token aside."""
+    """Choose the head to show first: the one whose queries look most sharply, apart from the first
+    token."""
     sharp = (
         weights[..., 1:].amax(dim=-1).mean(dim=-1) if weights.shape[-1] > 1 else weights[..., 0, 0]
     )
@@ -288,7 +291,8 @@ def _stream(t: Trace, stages: list[str]) -> dict[str, Any]:
 
 
 def _lens(t: Trace, written: Tensor) -> dict[str, Any]:
-    """Computes `logit_lens` one stage at a time: all of them take layers × tokens × vocabulary."""
+    """Compute `logit_lens` one stage at a time, as all stages together take layers × tokens ×
+    vocabulary."""
     stages = stage_names(t.model, predicting_tower(t.model))
     best, ranks, own = [], [], []
     for stage in stages:
@@ -315,8 +319,8 @@ def _attribution(t: Trace, written: Tensor) -> dict[str, Any] | None:
 
 
 def _candidates(logits: Tensor) -> dict[str, Any]:
-    """The best of each position; the sums over all tokens make probabilities exact at each of the
-    temperatures without the rest of the vocabulary."""
+    """Return the best candidates of each position. With the sums over all tokens, probabilities are
+    exact at each temperature without the rest of the vocabulary."""
     best = logits.sort(dim=-1, descending=True, stable=True)
     n = min(N_CANDIDATES, logits.shape[-1])
     ids, values = best.indices[:, :n], best.values[:, :n]

@@ -1,7 +1,7 @@
-"""The microscope: a document (`look.py`) as one HTML file that needs nothing else.
+"""Makes the microscope: one HTML file from a document (`look.py`) that needs nothing else.
 
-The script is a few ES modules, which are joined in order: their import lines are dropped, and
-`export` before a declaration. A policy in the page itself forbids it to fetch anything.
+The script consists of a few ES modules, which are joined in order; their import lines are dropped,
+and so is `export` before a declaration. A policy in the page itself forbids it to fetch anything.
 """
 
 import base64
@@ -36,9 +36,10 @@ _IMPORT = re.compile(r'^import \{[^}]*\} from "\./\w+\.js";\n', flags=re.M)
 
 
 def page(look: dict[str, Any], files: dict[str, bytes] | None = None) -> str:
-    """The whole page. Text from the document is only ever shown as text. A document with a field
-    `live` asks the server that has sent the page, or, where that names a `graph`, the model beside
-    the page, or inside it: `files` are those of a model, by their paths."""
+    """Make the whole page. Text from the document is only ever shown as text. If a document has a
+    field `live`, the page asks the server that has sent it; if that field names a `graph`, the page
+    asks the model beside the page or inside it. `files` are the files of such a model, by their
+    paths."""
     library, licence = _read(f"vendor/{LIBRARY}.min.js"), _read(f"vendor/{LIBRARY}.LICENSE")
     notice = f"{LIBRARY} (tree layout): {' '.join(licence.split())}"
     script, style = joined_script(), _read("style.css")
@@ -59,9 +60,9 @@ def page(look: dict[str, Any], files: dict[str, bytes] | None = None) -> str:
 
 
 def policy(*, live: bool = False, graph: bool = False, packed: bool = False) -> str:
-    """What the page may do: run its own script, and, if it is live, ask the server it is from; with
-    a graph, also run scripts and WebAssembly from there; with a packed one, nothing is asked for,
-    and the scripts are those that the page makes of itself."""
+    """Return the policy of the page. The page may run its own script, and, if it is live, ask its
+    own server. With a graph, it may also run scripts and WebAssembly from there; with a packed
+    graph, it asks for nothing, and the scripts are those that it unpacks itself."""
     library, script = _read(f"vendor/{LIBRARY}.min.js"), joined_script()
     asks = "connect-src 'self'; " if live and not packed else ""
     scripts = "blob:" if packed else "'self'"
@@ -74,13 +75,13 @@ def policy(*, live: bool = False, graph: bool = False, packed: bool = False) -> 
 
 
 def in_frame(html: str, height: int = 720) -> str:
-    """The page for a notebook, in a frame that can reach nothing of the notebook's."""
+    """Return the page for a notebook, in a frame that cannot reach anything of the notebook."""
     style = f"width:100%;height:{height}px;border:0"
     return f'<iframe sandbox="allow-scripts" style="{style}" srcdoc="{escape(html)}"></iframe>'
 
 
 def joined_script() -> str:
-    """Joins all modules into one, in an order in which nothing is used before it is there."""
+    """Join all modules into one, so that nothing is used before it is defined."""
     return "".join(
         re.sub(r"^export (?=(async )?function |const )", "", _IMPORT.sub("", text), flags=re.M)
         for text in (_read(f"{name}.js") for name in MODULES)

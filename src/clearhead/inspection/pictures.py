@@ -1,5 +1,5 @@
-"""Matrices as pictures: attention maps, position tables. As text for a terminal, as SVG for a page;
-neither needs an extra package."""
+"""Draws matrices, such as attention maps and position tables: as text for a terminal, or as SVG for
+a page. Neither needs an extra package."""
 
 from collections.abc import Sequence
 from html import escape
@@ -19,8 +19,8 @@ def heatmap_text(
     rows: Sequence[str] | None = None,
     columns: Sequence[str] | None = None,
 ) -> str:
-    """One character cell per number, two wide; the largest is full, zero is blank, and what is not
-    finite is `??`."""
+    """Draw one character, two columns wide, for each number. The largest number is full, zero is
+    blank, and a number that is not finite is `??`."""
     finite = matrix[matrix.isfinite()].abs()
     top = max(finite.max().item() if len(finite) else 0.0, 1e-30)
     rows = _labels(rows, matrix.shape[0])
@@ -46,8 +46,8 @@ def heatmap_svg(
     columns: Sequence[str] | None = None,
     title: str = "",
 ) -> str:
-    """A self-contained picture: positive numbers blue, negative ones orange, zero white. Each cell
-    shows its number on hover."""
+    """Draw a self-contained picture: positive numbers are blue, negative ones orange, and zero is
+    white. Each cell shows its number on hover."""
     top = max(matrix.abs().max().item(), 1e-30)
     rows = _labels(rows, matrix.shape[0])
     columns = _labels(columns, matrix.shape[1])
@@ -78,7 +78,7 @@ def heatmap_svg(
 
 
 def _two_cells(character: str) -> str:
-    """A Chinese character is as wide as two others."""
+    """Fill two columns: a Chinese character is as wide as two others."""
     return character + " " * (2 - cell_len(character))
 
 

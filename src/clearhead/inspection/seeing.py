@@ -1,4 +1,5 @@
-"""What 0.2 called `decode_for_page`: its guide imports `subject_of` from here. Ends with 0.4."""
+"""The name of `decode_for_page` in version 0.2, from whose guide people import `subject_of`. It
+ends with version 0.4."""
 
 import warnings
 

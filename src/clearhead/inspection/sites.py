@@ -1,8 +1,7 @@
-"""The names of a model's activations, and the place at which each of them is taken.
+"""The names of a model's activations, and the places at which they are read.
 
-A name is a module's path and what is taken there: `decoder.layers.3.cross_attention.weights`. The
-table of all names, with their shapes and with TransformerLens's names beside them, is in
-docs/en/see.md.
+A name is a module's path and what is read there: `decoder.layers.3.cross_attention.weights`. The
+table of all names, with their shapes and TransformerLens's names, is in docs/en/see.md.
 """
 
 from collections.abc import Iterator
@@ -47,7 +46,7 @@ class Site(NamedTuple):
 
 
 def sites(model: Model) -> list[Site]:
-    """Every place of this model, in the order in which they are reached."""
+    """Return every place of this model, in the order in which they are reached."""
     all_sites: list[Site] = []
     towers: list[TowerName] = [t for t in ("encoder", "decoder") if hasattr(model, t)]
     if not towers:
@@ -72,13 +71,13 @@ def sites(model: Model) -> list[Site]:
 
 
 def names(model: Model, pattern: str = "*") -> list[str]:
-    """The names that a pattern matches, in the order in which they are reached. `*` stands for
-    anything, dots included: `decoder.layers.*.after`."""
+    """Return the names that a pattern matches, in the order in which they are reached. `*` stands
+    for anything, dots included: `decoder.layers.*.after`."""
     return matching(pattern, [site.name for site in sites(model)])
 
 
 def matching(pattern: str, names: list[str]) -> list[str]:
-    """The names that a pattern matches; raises if it matches none."""
+    """Return the names that a pattern matches. Raises if it matches none."""
     matched = [name for name in names if fnmatchcase(name, str(pattern))]
     if not matched:
         raise InputError(
@@ -93,7 +92,7 @@ def _remedy(pattern: str, names: list[str]) -> str:
 
 
 def embedding_of(model: Model, tower: TowerName) -> tuple[str, nn.Module]:
-    """The name and module of a stack's input embedding."""
+    """Return the name and module of a stack's input embedding."""
     name = "embedding"
     if tower == "decoder" and hasattr(model, "target_embedding"):
         name = "target_embedding"
@@ -118,7 +117,7 @@ def _layer(layer: nn.Module, path: str, tower: TowerName, rotary: bool) -> Itera
         yield Site(f"{here}.before", "stream", around, "input", tower)
         yield Site(f"{here}.read", "stream", around, "sublayer", tower)
         if isinstance(sublayer, MultiHeadAttention):
-            cross = part == "cross_attention"  # which looks at the other tower, without rotation
+            cross = part == "cross_attention"  # which looks at the encoder, without rotation
             looked_at: TowerName = "encoder" if cross else tower
             where = f"{path}.{part}"
             yield from _attention(sublayer, where, tower, looked_at, rotary and not cross)
@@ -150,7 +149,8 @@ def _attention(
 
 
 def _feed_forward(module: nn.Module, path: str, tower: TowerName) -> Iterator[Site]:
-    """A feed-forward network of the user's own has an output; the rest if it has such matrices."""
+    """Return the places of a feed-forward network. A user's own network has an output; it has the
+    other places if it has the same matrices."""
     for part in ("gate", "up"):
         if isinstance(inner := getattr(module, part, None), nn.Linear):
             yield Site(f"{path}.{part}", "stream", inner, "output", tower)
@@ -160,13 +160,14 @@ def _feed_forward(module: nn.Module, path: str, tower: TowerName) -> Iterator[Si
 
 
 def has_our_weights(attention: object) -> bool:
-    """Whether its weights are those of the formula; another's are not known."""
+    """Tell whether an attention's weights follow the formula. Those of other attentions are not
+    known."""
     ours = MultiHeadAttention
     return isinstance(attention, ours) and type(attention).attend is ours.attend
 
 
 def no_weights() -> InputError:
-    """The error for an attention whose weights are not known."""
+    """Return the error for an attention whose weights are not known."""
     return InputError(
         "no attention of this model has weights that can be read: a part of your own computes "
         "them in its own way; look at its output with ch.trace"

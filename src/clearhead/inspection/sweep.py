@@ -1,4 +1,4 @@
-"""Runs a model many times, each with one edit, and makes a table of numbers: patching and
+"""Runs a model many times, each time with one edit, and makes a table of numbers: patching and
 ablation."""
 
 from collections.abc import Callable, Sequence
@@ -28,7 +28,7 @@ class Grid(NamedTuple):
     """The metric of the run without any edit."""
 
     def show(self) -> str:
-        """The change that each edit makes, as text; the darkest cell changes most."""
+        """Show the change that each edit makes, as text. The darkest cell changes most."""
         return heatmap_text(self.values - self.unedited, self.rows, self.columns)
 
 
@@ -41,8 +41,8 @@ def sweep(
     rows: Sequence[str] | None = None,
     columns: Sequence[str] | None = None,
 ) -> Grid:
-    """`run` calls the model and returns what `metric` turns into a number. Each cell of `edits` is
-    a pass of its own with that one edit."""
+    """Call the model with each edit. `run` calls the model and returns a value, which `metric`
+    turns into a number. Each cell of `edits` is a pass of its own with that one edit."""
     if not edits or not edits[0] or len({len(row) for row in edits}) > 1:
         raise InputError("edits must be rows of equal length; give at least one row with one edit")
 
@@ -76,8 +76,8 @@ def patching(
     pattern: str,
     positions: Sequence[int],
 ) -> Grid:
-    """Replaces activations by those of another run, one name and one position at a time: which of
-    them carries what the other run knew? `source` is the trace of that run."""
+    """Replace activations by those of another run, one name and one position at a time, to see
+    which of them carries what the other run knew. `source` is the trace of the other run."""
     places = names(model, pattern)
     checked_trace(source)
     matrices = [name for name in places if name.endswith((".scores", ".weights"))]
@@ -92,7 +92,7 @@ def patching(
 
 
 def _from(source: Trace, name: str, position: int) -> Edit:
-    """The token at that position of the other run, wherever its padding stands."""
+    """Return the token at that position of the other run, wherever its padding is."""
     value, real = source[name], source.real_of(name)
     length = value.dim() - 2
     if real.shape[1] == value.shape[length]:
@@ -124,8 +124,9 @@ def head_ablation(
     pattern: str = "*attention.heads",
     means: dict[str, Tensor] | None = None,
 ) -> Grid:
-    """Switches every head off in turn: a row for each attention, a column for each head. With
-    `means` (name → `mean_of`) a head is replaced by its mean, which says more than zero does."""
+    """Switch off each head in turn. The table has a row for each attention and a column for each
+    head. With `means` (name → `mean_of`), a head is replaced by its mean, which says more than zero
+    does."""
     places = names(model, pattern)
     n_heads = model.config.n_heads
     if means is not None and (missing := [name for name in places if name not in means]):

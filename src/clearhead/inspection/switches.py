@@ -1,7 +1,8 @@
-"""Heads and sublayers switched off, and what that changes: the text, and how likely the old one is.
+"""Switches heads and sublayers off, and shows what that changes: the text, and how likely the old
+text is.
 
-A switch is a name: `decoder.layers.2.cross_attention.heads:1` is a head,
-`decoder.layers.1.around_feed_forward.added` what a sublayer adds to the stream.
+A switch is a name: `decoder.layers.2.cross_attention.heads:1` is a head, and
+`decoder.layers.1.around_feed_forward.added` is what a sublayer adds to the stream.
 """
 
 from collections.abc import Callable, Sequence
@@ -19,12 +20,12 @@ from clearhead.models import Model
 from clearhead.shapes import Tensor
 
 Replacement = Literal["zero", "mean"]
-"""What stands in place of what is off. Zero is seldom neutral for a head; the mean is that of
-this text's own run."""
+"""What replaces a part that is off. Zero is seldom neutral for a head; the mean is that of this
+text's own run."""
 
 
 def switches(model: Model) -> list[str]:
-    """Everything of this model that can be switched off."""
+    """Return everything of this model that can be switched off."""
     parts: list[str] = []
     for site in sites(model):
         if site.name.endswith("_attention.heads"):
@@ -43,8 +44,8 @@ def see_without(
     language: str = "en",
     **how: Unpack[HowToDecode],
 ) -> dict[str, Any]:
-    """The document of a run without these heads and sublayers. Its `effect` holds the whole model's
-    text, and the log-probability of that text with and without them."""
+    """Make the document of a run without these heads and sublayers. Its `effect` holds the whole
+    model's text, and the log-probability of that text with and without them."""
     if replace not in get_args(Replacement):
         rule = "is not a choice"
         raise ConfigError("replace", replace, rule, nearest(replace, get_args(Replacement)))
@@ -72,7 +73,7 @@ def see_without(
 
 
 def _chosen_heads(model: Model, off: Sequence[str]) -> dict[str, list[int] | None]:
-    """Name → its heads that are off; None: all of it."""
+    """Return the heads that are off, by name; None: the whole part is off."""
     all_switches = switches(model)
     if unknown := [switch for switch in off if switch not in all_switches]:
         close = [switch] if (switch := closest(unknown[0], all_switches)) else all_switches[:3]
@@ -89,7 +90,7 @@ def _chosen_heads(model: Model, off: Sequence[str]) -> dict[str, list[int] | Non
 def _edits(
     model: Model, heads: dict[str, list[int] | None], run: Callable[[], Tensor] | None
 ) -> list[Edit]:
-    """`run`: what means are taken over; None: zeros."""
+    """Make the edits. `run` is the run over which means are taken; None: zeros are used."""
     if run is None:
         return [zero(name, heads=chosen) for name, chosen in heads.items()]
     means = {name: mean_of(model, name, [run]) for name in heads}

@@ -1,5 +1,5 @@
-"""Who may talk to a server, how its answers are counted and logged, and what a client gets when
-something fails.
+"""Decides who may use a server, counts and logs its answers, and answers the client if something
+fails.
 
 A page of another site must not reach a server of this machine: not by a form or a script (Origin),
 and not by a name that its owner lets point to 127.0.0.1 (Host). The live page has a key too. It is
@@ -37,8 +37,8 @@ _log = logging.getLogger(LOGGER)
 
 
 def is_loopback(host: str) -> bool:
-    """Whether only programs of this machine reach it. A name that merely begins like an address
-    of this machine, such as 127.0.0.1.example.org, is anybody's."""
+    """Tell whether only programs on this machine can reach an address. A name that merely begins
+    like an address of this machine, such as 127.0.0.1.example.org, may belong to anybody."""
     name = host.strip("[]").lower()
     if name == "localhost":
         return True
@@ -54,7 +54,7 @@ def digest(key: str) -> str:
 
 
 def key_in_head(request: Request) -> str | None:
-    """The key that a client of LibreTranslate's API sends outside of the body."""
+    """Return the key that a client of LibreTranslate's API sends outside the body."""
     bearer = _bearer(request)
     return request.query_params.get("api_key") if bearer is None else bearer
 
@@ -65,14 +65,14 @@ def _bearer(request: Request) -> str | None:
 
 
 class ApiKeys:
-    """The keys of clients; without any, everybody may ask."""
+    """The keys of clients. If there are none, every request is answered."""
 
     def __init__(self, digests: Iterable[str]) -> None:
         self.digests = tuple(digests)
 
     def authorise(self, request: Request, key: str | None) -> str:
-        """The caller: the digest of a key, or an address if no key is needed. Raises unless the
-        key, or that of the header `Authorization`, is known."""
+        """Return the caller: the digest of a key, or an address if no key is needed. Raises unless
+        the key, or that of the header `Authorization`, is known."""
         if not self.digests:
             return request.client.host if request.client is not None else ""
         bearer = _bearer(request)
@@ -82,16 +82,16 @@ class ApiKeys:
                 401, "an API key is needed; send api_key, or Authorization: Bearer KEY"
             )
         own = digest(sent)
-        # Every comparison is made, so that the time says nothing.
+        # Every comparison is made, so that the time shows nothing.
         if not sum(hmac.compare_digest(own, stored) for stored in self.digests):
-            openai = request.url.path.startswith("/v1/")  # whose clients know 401 alone for it
+            openai = request.url.path.startswith("/v1/")  # whose clients only understand 401 here
             raise RequestError(401 if openai else 403, "the API key is not valid")
         return own
 
 
 class Callers(NamedTuple):
-    """Decides whose requests are answered, by what browsers send: `Host`, the name that the server
-    was called by, and `Origin`, the site of the page that asks."""
+    """Decides whose requests are answered, by two headers that browsers send: `Host`, the name by
+    which the server was called, and `Origin`, the site of the page that sends the request."""
 
     host: str
     """Where the server listens."""
@@ -111,14 +111,14 @@ class Callers(NamedTuple):
         origin = headers.get("origin")
         if origin is None or "*" in self.origins or origin.lower() in self.origins:
             return None
-        # The port of the server itself may be another: a tunnel, or a proxy.
+        # The server's own port may differ, because of a tunnel or a proxy.
         if name and origin.lower() in (f"http://{host.lower()}", f"https://{host.lower()}"):
             return None
         return "pages of other sites may not use this server (allow_origin can allow some)"
 
 
 def _name(host: str) -> str:
-    """The name in `name:port`; empty, if it is none."""
+    """Return the name in `name:port`; empty if there is none."""
     try:
         return urlsplit(f"//{host}").hostname or "" if "@" not in host else ""
     except ValueError:
@@ -126,7 +126,7 @@ def _name(host: str) -> str:
 
 
 class Guard:
-    """Answers only to `callers`. Answers are counted and logged, failures too."""
+    """Answers only requests of `callers`. All answers, failures too, are counted and logged."""
 
     def __init__(
         self,
@@ -136,7 +136,7 @@ class Guard:
         headers: Mapping[str, str] = HEADERS,
         metrics: Metrics | None = None,
     ) -> None:
-        """`headers`: those of every answer that does not set them itself."""
+        """`headers` are added to every answer that does not set them itself."""
         self.app, self.callers, self.headers, self.metrics = app, callers, headers, metrics
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -192,7 +192,7 @@ class Guard:
 
 
 def check_page_key(headers: Headers, key: str) -> None:
-    """Raises unless the request comes from a page that knows the key: a form of another site can
+    """Raises unless the request comes from a page that knows the key. A form of another site can
     send neither JSON nor this header."""
     if headers.get("content-type", "").split(";")[0].strip() != "application/json":
         raise RequestError(415, "send application/json")

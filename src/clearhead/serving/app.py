@@ -1,4 +1,4 @@
-"""The live page: the microscope's page, and one place that it asks.
+"""The live page: the microscope's page, and the route that it calls.
 
 GET  /           the page, with a first document in it
 POST /api/look   a LookRequest → a document (`inspection/look.py`), or {"error": …}
@@ -33,20 +33,20 @@ from clearhead.serving.refusals import RequestError
 
 LOOK = "/api/look"
 failure = partial(refusal, LOOK)
-MAX_WAITING = 4  # requests beside the one that is answered
+MAX_WAITING = 4  # number of requests that may wait, besides the one that is being answered
 MAX_ANSWER = 4_000_000  # bytes
 MAX_CONNECTIONS = 64
 
 
 class Address(NamedTuple):
-    """Where a server listens, and the key to it."""
+    """The address on which a server listens, and the key to it."""
 
     listening: socket.socket
     key: str
 
     @property
     def host(self) -> str:
-        """The address of this machine that it listens on."""
+        """The address of this machine on which the server listens."""
         return self.listening.getsockname()[0]
 
     @property
@@ -57,7 +57,7 @@ class Address(NamedTuple):
 
 
 def listen(host: str, port: int) -> Address:
-    """Takes a port of this machine; 0: one that is free."""
+    """Take a port of this machine; 0: a free one."""
     if host in ("", "0.0.0.0", "::"):
         rule = "is not an address that a browser can open"
         remedy = "give the address under which others reach this machine"
@@ -66,7 +66,7 @@ def listen(host: str, port: int) -> Address:
 
 
 def serve(live: LiveModel, first: LookRequest, address: Address) -> None:
-    """Answers until the process is interrupted."""
+    """Answer requests until the process is interrupted."""
     config = uvicorn.Config(
         live_app(live, first, host=address.host, key=address.key),
         log_level="warning",
@@ -81,8 +81,8 @@ def serve(live: LiveModel, first: LookRequest, address: Address) -> None:
 
 
 def live_app(live: LiveModel, first: LookRequest, *, host: str, key: str) -> Starlette:
-    """The application; `first` is what the page shows when it opens, `host` the address that it
-    listens on."""
+    """Make the application. `first` is what the page shows when it opens; `host` is the address on
+    which the server listens."""
     worker = ThreadPoolExecutor(1, thread_name_prefix="model")
     opening = worker.submit(live.answer, first).result()
     opening["live"] = {**live.facts(), "first": {**first.decoding(), "text": first.text}}

@@ -1,4 +1,4 @@
-"""What a browser may ask of the live page, and the bounds of it."""
+"""The requests that a browser may send to the live page, and their limits."""
 
 import json
 from dataclasses import asdict, dataclass, fields
@@ -17,7 +17,7 @@ MAX_SEED = 2**31 - 1
 
 @dataclass(frozen=True, kw_only=True)
 class LookRequest:
-    """One question to the model: a text, how to decode it, and what is switched off."""
+    """One request to the model: a text, how to decode it, and what is switched off."""
 
     text: str
     target: str | None = None
@@ -66,7 +66,8 @@ class LookRequest:
 
 
 def read_request(body: bytes) -> LookRequest:
-    """Raises ClearheadError, with what is wrong, for anything that is not a good request."""
+    """Read a request. Raises ClearheadError, with the reason, for anything that is not a valid
+    request."""
     try:
         decoded = json.loads(body)
     except (ValueError, RecursionError):

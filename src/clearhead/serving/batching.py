@@ -1,4 +1,4 @@
-"""Requests that wait are put together: a model is given sentences of many requests at once.
+"""Batches waiting requests: a model processes sentences of many requests at once.
 
 Each request is a job of some sentences. A batch takes one sentence of each job in turn. While the
 model works on a batch, the next one fills.
@@ -23,12 +23,12 @@ from clearhead.serving.metrics import Metrics
 from clearhead.serving.refusals import RequestError
 
 Translate = Callable[[Sequence[EncodedSource], int], Sequence[Any]]
-"""Sentences, and how many translations of each, to translations; texts to their labels. It runs in
-a thread. What it gives has `outputs`, the generated tokens."""
+"""A function from sentences, and the number of translations of each, to translations, or from texts
+to their labels. It runs in a thread. Its results have `outputs`, the generated tokens."""
 N_QUEUES = 2
 FIRST_TOKENS = 64
-"""The tokens of a long request in its first batch; how long it takes decides how many the next
-batches have."""
+"""The number of tokens of a long request in its first batch. The time of that batch decides the
+size of the next ones."""
 MOST_GROWTH = 4
 
 
@@ -48,7 +48,7 @@ class BatchJob:
         self.done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
     def put(self, index: int, decoded: Any) -> None:
-        """The translation of one sentence."""
+        """Store the translation of one sentence."""
         self.found[index] = decoded
         self.n_left -= 1
         if self.n_left == 0 and not self.done.done():
@@ -67,7 +67,8 @@ class Batcher:
         self.long = BatchQueue(self, translate, is_long=True)
 
     async def answer(self, sources: Sequence[EncodedSource], n_best: int) -> list[Any]:
-        """Translations of the sentences. Whoever cancels it takes back what has not begun."""
+        """Return translations of the sentences. If the caller cancels, sentences that have not
+        begun are dropped."""
         if not sources:
             return []
         job = BatchJob(sources, n_best)
@@ -80,17 +81,17 @@ class Batcher:
         return [answered for answered in job.found if answered is not None]
 
     async def close(self) -> None:
-        """Closes both queues after the last job."""
+        """Close both queues after the last job."""
         self.short.close()
         self.long.close()
 
     def count(self, n_tokens: int) -> None:
-        """Counts so many more waiting tokens."""
+        """Count this many more waiting tokens."""
         self.n_tokens += n_tokens
         self.metrics.waiting(self.name, self.n_tokens)
 
     def measured(self, n_sentences: int, n_tokens: int, n_new: int, seconds: float) -> None:
-        """Notes that one batch has run."""
+        """Record that one batch has run."""
         self.tokens_per_second = 0.8 * self.tokens_per_second + 0.2 * n_tokens / seconds
         self.metrics.batch(self.name, n_sentences, n_tokens, n_new, seconds)
 
@@ -108,7 +109,7 @@ class BatchQueue:
         self._task = asyncio.get_running_loop().create_task(self._work())
 
     async def run(self, job: BatchJob) -> None:
-        """Runs a job until it is done, or cancelled."""
+        """Run a job until it is finished or cancelled."""
         self._count(job.n_tokens, len(job.sources))
         self.jobs.append(job)
         self._arrived.set()
@@ -118,7 +119,7 @@ class BatchQueue:
             self._drop(job)
 
     def close(self) -> None:
-        """Closes the queue after the last job."""
+        """Close the queue after the last job."""
         self._task.cancel()
         self._thread.shutdown(wait=True, cancel_futures=True)
 
@@ -127,7 +128,7 @@ class BatchQueue:
         self.home.count(n_tokens)
 
     def _drop(self, job: BatchJob) -> None:
-        """What still waits of it, if it failed or was cancelled."""
+        """Drop the waiting sentences of a job that failed or was cancelled."""
         self._count(-job.n_tokens, -len(job.waiting))
         job.n_tokens = 0
         job.waiting.clear()
@@ -148,7 +149,7 @@ class BatchQueue:
             started = time.perf_counter()
             try:
                 outputs = await loop.run_in_executor(self._thread, self.translate, sources, n_best)
-            except Exception as error:  # of these jobs, and of no others
+            except Exception as error:  # of these jobs only
                 for job, _ in batch:
                     if not job.done.done():
                         job.done.set_exception(error)
@@ -164,8 +165,8 @@ class BatchQueue:
                 job.put(index, decoded)
 
     async def _gather(self, n_last: int) -> None:
-        """Clients that got their answers from the last batch are about to ask again: wait for as
-        many sentences, but no longer than a few milliseconds."""
+        """Wait until as many sentences have arrived, but no longer than a few milliseconds: clients
+        that got their answers from the last batch are about to ask again."""
         loop = asyncio.get_running_loop()
         end = loop.time() + self.limits.batch_ms / 1000
         while self.n_sentences < n_last and (left := end - loop.time()) > 0:
@@ -177,7 +178,8 @@ class BatchQueue:
                 return
 
     def _take(self) -> tuple[list[tuple[BatchJob, int]], int]:
-        """Sentences for one batch, one of each job in turn; all want as many translations."""
+        """Take sentences for one batch, one of each job in turn. All of them want the same number
+        of translations."""
         batch: list[tuple[BatchJob, int]] = []
         taken: dict[BatchJob, int] = {}
         full: list[BatchJob] = []

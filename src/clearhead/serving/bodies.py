@@ -1,4 +1,5 @@
-"""Bodies of requests: read up to a limit, in memory only, and checked before anything is done."""
+"""Reads the bodies of requests up to a limit, in memory only, and checks them before anything else
+is done."""
 
 import json
 from collections.abc import Mapping
@@ -19,20 +20,20 @@ MAX_FIELDS = 64
 MAX_TERMS = 1000
 MAX_PART_HEADERS = 8
 MAX_PART_HEADER = 512  # bytes of a line above the content of a field, and of Content-Type
-MAX_OPTIONS = 16  # what stands behind a semicolon in such a line
+MAX_OPTIONS = 16  # highest length of what stands behind a semicolon in such a line
 Fields = Mapping[str, Any]
 
 
 class SentFile(NamedTuple):
-    """A file in a form. Its name is a client's: it is looked at, and never opened."""
+    """A file in a form. A client chose its name, which is checked and never opened."""
 
     name: str
     content: bytes
 
 
 async def read_body(request: Request, limits: Limits) -> bytes:
-    """Raises `RequestError` if it is too large. One that takes too long is ended by its connection
-    (`connections.py`)."""
+    """Read a body. Raises `RequestError` if it is too large. If it takes too long, the connection
+    ends it (`connections.py`)."""
     too_large = RequestError(
         413, f"the body is larger than {limits.max_body} bytes; send less at once"
     )
@@ -51,7 +52,7 @@ async def read_body(request: Request, limits: Limits) -> bytes:
 
 
 def read_fields(content_type: str, body: bytes) -> dict[str, Any]:
-    """The fields of a JSON object or of a form, in time proportional to the body's length."""
+    """Read the fields of a JSON object or of a form, in time proportional to the body's length."""
     kind = content_type.split(";")[0].strip().lower()
     if kind == "multipart/form-data":
         return _multipart(content_type, body)
@@ -62,7 +63,7 @@ def read_fields(content_type: str, body: bytes) -> dict[str, Any]:
 
 
 def read_json_object(body: bytes) -> dict[str, Any]:
-    """Raises `RequestError` for anything else."""
+    """Read a JSON object. Raises `RequestError` for anything else."""
     try:
         decoded = json.loads(body)
     except (ValueError, RecursionError):
@@ -113,7 +114,7 @@ def _multipart(content_type: str, body: bytes) -> dict[str, Any]:
 
 
 def _options(header: bytes) -> dict[bytes, bytes]:
-    """Its reader needs time in proportion to the square of its length, so that is bounded."""
+    """Return the options of a header. The reader takes quadratic time, so the length is limited."""
     if len(header) > MAX_PART_HEADER or header.count(b";") > MAX_OPTIONS:
         raise FormParserError
     return parse_options_header(header)[1]
@@ -161,7 +162,8 @@ class _Form:
 
 
 def text_field(fields: Fields, name: str, default: str | None = None) -> str:
-    """A field that is a string. Where it may be left out, null and "" leave it out too."""
+    """Return a field that is a string. If the field may be left out, null and "" count as left
+    out."""
     value = fields.get(name)
     if value is None or (value == "" and default is not None):
         value = default
@@ -173,7 +175,7 @@ def text_field(fields: Fields, name: str, default: str | None = None) -> str:
 
 
 def whole_field(fields: Fields, name: str, default: int, lowest: int, highest: int) -> int:
-    """A field that is a whole number; a form has it as text."""
+    """Return a field that is a whole number, which a form sends as text."""
     value = fields.get(name)
     if value is None or value == "":
         return default
@@ -192,7 +194,7 @@ def whole_field(fields: Fields, name: str, default: int, lowest: int, highest: i
 
 
 def flag_field(fields: Fields, name: str) -> bool:
-    """A field that is true or false (if it is left out); a form has it as text."""
+    """Return a field that is true or false (or left out), which a form sends as text."""
     value = fields.get(name)
     if value is None or value is False or value in ("", "false", "0"):
         return False
@@ -202,7 +204,7 @@ def flag_field(fields: Fields, name: str) -> bool:
 
 
 def number_field(fields: Fields, name: str, default: float, lowest: float, highest: float) -> float:
-    """A field that is a number."""
+    """Return a field that is a number."""
     value = fields.get(name)
     if value is None:
         return default
@@ -214,7 +216,7 @@ def number_field(fields: Fields, name: str, default: float, lowest: float, highe
 
 
 def texts_field(fields: Fields, name: str, limits: Limits) -> tuple[list[str], bool]:
-    """The texts, and whether they were sent as a list."""
+    """Return the texts, and whether they were sent as a list."""
     value = fields.get(name)
     if value is None:
         raise RequestError(400, f"the field {name!r} is missing; it holds the text")
@@ -228,7 +230,7 @@ def texts_field(fields: Fields, name: str, limits: Limits) -> tuple[list[str], b
 
 
 def glossary_field(fields: Fields, limits: Limits) -> Glossary | None:
-    """Terms and their translations: an object; a form has it as text."""
+    """Return terms and their translations: an object, which a form sends as text."""
     value = fields.get("glossary")
     if value is None or value == "":
         return None
@@ -245,7 +247,7 @@ def glossary_field(fields: Fields, limits: Limits) -> Glossary | None:
 
 
 def check_size(texts: list[str], limits: Limits) -> None:
-    """Raises `RequestError` for too many characters, or for what is not Unicode text."""
+    """Raises `RequestError` for too many characters, or if the text is not Unicode."""
     n_characters = sum(map(len, texts))
     if n_characters > limits.max_characters:
         reason = f"{n_characters} characters are more than {limits.max_characters}; send fewer"

@@ -1,5 +1,5 @@
-"""Classifiers over HTTP: texts in, labels with their probabilities out. Texts of many requests are
-labelled together."""
+"""Serves classifiers over HTTP: they take texts and return labels with their probabilities. Texts
+of many requests are labelled together."""
 
 import asyncio
 from collections.abc import Sequence
@@ -31,7 +31,7 @@ class LabelledSource(NamedTuple):
 
 
 class ServedClassifier:
-    """A classifier, run by clearhead itself."""
+    """A classifier that clearhead itself runs."""
 
     def __init__(self, to_serve: ModelToServe) -> None:
         opened = open_folder(to_serve.folder)
@@ -40,8 +40,8 @@ class ServedClassifier:
         self.longest = model.config.max_length
 
     def encode(self, texts: Sequence[str]) -> list[EncodedSource]:
-        """The tokens of each text, of one that is too long as many as the model takes; none of an
-        empty one."""
+        """Return the tokens of each text. A text that is too long is cut to the model's length; an
+        empty text has no tokens."""
         encoded: list[EncodedSource] = []
         for text in texts:
             ids = self.codec.source.encode(self.codec.as_in_training(text)) if text.strip() else []
@@ -50,7 +50,7 @@ class ServedClassifier:
         return encoded
 
     def label(self, sources: Sequence[EncodedSource], n_best: int) -> list[LabelledSource]:
-        """The probabilities for each text."""
+        """Return the probabilities for each text."""
         del n_best
         rows = [[*source.tokens, self.codec.source.eos_id] for source in sources]
         probabilities = label_rows(self.model, self.labels, rows, self.codec.source)
@@ -101,7 +101,7 @@ class Classification:
 
 
 def _shown(probabilities: dict[str, float], n_cut: int) -> dict[str, Any]:
-    """The likeliest label first; a text that was cut says so."""
+    """Show the likeliest label first. A text that was cut is marked."""
     scores = dict(sorted(probabilities.items(), key=lambda each: -each[1]))
     label = next(iter(scores))
     cut = {"cut_tokens": n_cut} if n_cut else {}

@@ -1,5 +1,5 @@
-"""OpenAI's API for text completions, for decoders. Tokens are decoded in a thread, and the decoding
-ends when the client leaves, at its next token."""
+"""OpenAI's API for text completions, for decoders. A thread decodes the tokens; if the client
+leaves, decoding ends at the next token."""
 
 import asyncio
 import json
@@ -56,7 +56,7 @@ FIELDS = {
 
 
 class Asked(NamedTuple):
-    """A request, checked."""
+    """A checked request."""
 
     decoder: ServedDecoder
     prompts: list[SeededPrompt]
@@ -84,7 +84,7 @@ class Completions:
         self.limits, self.metrics = limits, metrics
         self.authorise, self.wait = authorise, wait
         self.started = int(time.time())
-        self.n_tokens = 0  # that may still be generated
+        self.n_tokens = 0  # tokens that may still be generated
         self.threads = ThreadPoolExecutor(limits.max_running, thread_name_prefix="completion")
 
     async def models(self, request: Request) -> Response:
@@ -169,7 +169,7 @@ class Completions:
 
 
 class RunningCompletion:
-    """One request while it is decoded."""
+    """One request that is being decoded."""
 
     def __init__(self, home: Completions, asked: Asked) -> None:
         self.home, self.asked = home, asked
@@ -184,14 +184,14 @@ class RunningCompletion:
         home.n_tokens += self.size
 
     def release(self) -> None:
-        """Ends the decoding at its next token and frees its part of the queue. Whoever answers the
-        request calls it: a client may leave before the first piece was asked for."""
+        """End decoding at the next token, and free the request's part of the queue. Whoever answers
+        the request calls this, because a client may leave before the first piece is read."""
         self.left.set()
         self.home.n_tokens -= self.size
         self.size = 0
 
     async def whole(self) -> dict[str, Any]:
-        """The answer without a stream."""
+        """Return the answer without a stream."""
         texts = [""] * len(self.asked.prompts)
         reasons = ["length"] * len(texts)
         async for number, text, reason in self.pieces():
@@ -204,7 +204,7 @@ class RunningCompletion:
         return {**self.head(), "choices": choices, "usage": self.usage()}
 
     async def pieces(self) -> AsyncIterator[tuple[int, str, str | None]]:
-        """Number of the choice, text, and at its end the reason."""
+        """Yield the number of the choice, a piece of text, and at the end the reason."""
         loop = asyncio.get_running_loop()
         arrived: asyncio.Queue[StreamedPiece | Exception | None] = asyncio.Queue()
         thread = loop.run_in_executor(
@@ -236,18 +236,18 @@ class RunningCompletion:
             self.home.metrics.tokens(self.asked.decoder.name, n_in, sum(self.n_new))
 
     def head(self) -> dict[str, Any]:
-        """The fields with which every answer begins."""
+        """Return the fields with which every answer begins."""
         name = self.asked.decoder.name
         return {
             "id": self.id, "object": "text_completion", "created": self.created, "model": name,
         }  # fmt: skip
 
     def choice(self, number: int, text: str, reason: str | None) -> dict[str, Any]:
-        """One choice of an answer."""
+        """Return one choice of an answer."""
         return {"text": text, "index": number, "logprobs": None, "finish_reason": reason}
 
     def usage(self) -> dict[str, int]:
-        """Tokens read and generated."""
+        """Return the numbers of tokens read and generated."""
         read, new = self.asked.n_prompt_tokens, sum(self.n_new)
         return {"prompt_tokens": read, "completion_tokens": new, "total_tokens": read + new}
 
@@ -268,7 +268,7 @@ class CompletionStream(StreamingResponse):
 
 
 def _decode(run: RunningCompletion, send: Any) -> None:
-    """Decodes in a thread: puts every piece, then None; an error as itself."""
+    """Decode in a thread: put every piece, and then None; an error is put as itself."""
     end = time.monotonic() + run.home.limits.seconds
     asked = run.asked
     try:
@@ -284,7 +284,7 @@ def _decode(run: RunningCompletion, send: Any) -> None:
                 send(piece)
         send(None)
     except RuntimeError as error:
-        if not run.left.is_set():  # else the loop has been closed
+        if not run.left.is_set():  # otherwise, the loop has been closed
             send(error)
     except Exception as error:
         send(error)

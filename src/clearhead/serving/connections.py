@@ -1,10 +1,10 @@
-"""Connections of clients that are slow, silent or gone. uvicorn reads and writes HTTP; here are the
-times, sizes and numbers that it does not bound.
+"""Limits the connections of clients that are slow, silent or gone. uvicorn reads and writes HTTP;
+this file sets the limits on time, size and number that uvicorn lacks.
 
-A client has so long from its connection to the end of its first request, and from the first byte to
-the end of each further one; no byte renews that. A connection whose request is being answered is
-working; every other one waits for its client. Where there are too many connections, one that waits
-makes place for a new one, so clients that do nothing cannot shut out others.
+A client has a limited time from its connection to the end of its first request, and from the first
+byte to the end of each further request; no byte extends it. A connection whose request is being
+answered is working; every other connection waits for its client. If there are too many connections,
+a new one replaces one that waits, so clients that do nothing cannot shut out others.
 """
 
 import asyncio
@@ -22,15 +22,15 @@ MAX_PIPELINED = 16
 """Requests of a connection that wait for the answer to an earlier one."""
 READ_AT_ONCE = 2**18  # bytes; by asyncio
 DRAIN_SECONDS = 2.0
-"""The seconds for which requests are still read after an answer that did not wait for the end of
-the request. A connection that is closed while its client sends would lose the answer."""
+"""The number of seconds for which a request is still read after an answer that did not wait for the
+request's end. If the connection were closed while the client sends, the answer would be lost."""
 MAX_DRAINED = 2**20  # bytes
 MAX_REFUSED = 64
 """Connections that get an answer where there is no place; further ones are closed at once."""
 
 
 class ConnectionLimits(NamedTuple):
-    """The bounds of a worker's connections."""
+    """The limits on a worker's connections."""
 
     most: int
     most_of_an_address: int
@@ -39,7 +39,7 @@ class ConnectionLimits(NamedTuple):
 
 
 class OpenConnections:
-    """The connections of a worker, with the addresses that they come from."""
+    """The connections of a worker, with the addresses from which they come."""
 
     def __init__(self, limits: ConnectionLimits) -> None:
         self.limits = limits
@@ -50,8 +50,9 @@ class OpenConnections:
         self.refused: set[BoundedConnection] = set()
 
     def enter(self, connection: "BoundedConnection", address: str) -> bool:
-        """Whether there is a place. The connection that has waited longest may make one: of the
-        same address if that has too many, else of the address that has most of those that wait."""
+        """Tell whether there is a place for a connection. If there is none, the connection that has
+        waited longest is closed: one from the same address if that address has too many, or else
+        one from the address with the most waiting connections."""
         if self.n_of_address[address] >= self.limits.most_of_an_address:
             has_place = self._close_one_of(address)
         elif len(self.addresses) >= self.limits.most:
@@ -74,7 +75,7 @@ class OpenConnections:
         return True
 
     def leave(self, connection: "BoundedConnection") -> None:
-        """Notes that a connection has been closed."""
+        """Record that a connection has been closed."""
         self.refused.discard(connection)
         self.works(connection)
         address = self.addresses.pop(connection, None)
@@ -84,12 +85,12 @@ class OpenConnections:
                 del self.n_of_address[address]
 
     def waits(self, connection: "BoundedConnection") -> None:
-        """Notes that a connection waits for its client."""
+        """Record that a connection waits for its client."""
         if connection in self.addresses:
             self.waiting.setdefault(self.addresses[connection], {}).setdefault(connection)
 
     def works(self, connection: "BoundedConnection") -> None:
-        """Notes that a connection works on the answer to its client."""
+        """Record that a connection works on the answer to its client."""
         address = self.addresses.get(connection, "")
         others = self.waiting.get(address, {})
         others.pop(connection, None)
@@ -98,7 +99,7 @@ class OpenConnections:
 
 
 class BoundedConnection(HttpToolsProtocol):
-    """uvicorn's connection, which is closed when its client takes too long."""
+    """uvicorn's connection, except that it is closed if its client takes too long."""
 
     def __init__(self, *given: Any, all_open: OpenConnections, **named: Any) -> None:
         super().__init__(*given, **named)
@@ -106,7 +107,7 @@ class BoundedConnection(HttpToolsProtocol):
         self.seconds = all_open.limits.seconds
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # pyright: ignore
-        """A client has connected, and has so long to say what it wants."""
+        """A client has connected, and has a limited time to send its request."""
         self._reading: Literal["nothing", "head", "body"] = "nothing"
         """What is being read of the last request that has begun."""
         self._has_begun = False
@@ -134,11 +135,12 @@ class BoundedConnection(HttpToolsProtocol):
         super().connection_lost(exc)
 
     def abort(self) -> None:
-        """Close it now, with what has not been sent."""
+        """Close the connection now, even if data have not been sent."""
         self.transport.abort()
 
     def data_received(self, data: bytes) -> None:
-        """Bytes of a request. The first of a further request, whatever they are, begin its time."""
+        """Handle bytes of a request. The first byte of a further request, whatever it is, starts
+        the time of that request."""
         if self._is_leaving:
             self._n_drained += len(data)
             if self._n_drained > MAX_DRAINED:
@@ -170,7 +172,7 @@ class BoundedConnection(HttpToolsProtocol):
         super().on_header(name, value)
 
     def on_headers_complete(self) -> None:
-        """The head is there."""
+        """The head of the request is complete."""
         if not self.url.startswith((b"/", b"*")):
             raise ValueError("the target of the request is not a path")  # it would name a host
         if len(self.pipeline) >= MAX_PIPELINED:
@@ -181,7 +183,7 @@ class BoundedConnection(HttpToolsProtocol):
         super().on_headers_complete()
 
     def on_message_complete(self) -> None:
-        """The whole request is there."""
+        """The whole request has arrived."""
         self._reading = "nothing"
         self._has_begun = False
         self._n_head = 0
@@ -211,7 +213,7 @@ class BoundedConnection(HttpToolsProtocol):
         super().pause_writing()
 
     def resume_writing(self) -> None:
-        """It reads on. What it has left of its time is for the rest of the answer."""
+        """The client reads again. The rest of its time is for the rest of the answer."""
         self._seconds_unread += self.loop.time() - self._paused
         self._stop_writing()
         if self._deadline is None:
@@ -219,7 +221,7 @@ class BoundedConnection(HttpToolsProtocol):
         super().resume_writing()
 
     def leave(self, transport: asyncio.Transport) -> None:
-        """Close it, once the client has read its answer, or has had its time."""
+        """Close the connection once the client has read its answer, or once its time is over."""
         if self._is_leaving or transport.is_closing():
             return
         self._is_leaving = True
@@ -233,7 +235,7 @@ class BoundedConnection(HttpToolsProtocol):
             self._start_deadline(self.seconds)
 
     def is_leaving(self) -> bool:
-        """Whether nothing more is read or written."""
+        """Tell whether nothing more is read or written."""
         return self._is_leaving
 
     def _wait_for_client(self) -> None:
@@ -251,7 +253,7 @@ class BoundedConnection(HttpToolsProtocol):
             self._deadline = None
 
     def _end(self) -> None:
-        """The client has had its time."""
+        """The client's time is over."""
         is_answered = self._reading == "body" and self.cycle.response_started
         if self._is_leaving or not self._has_begun or is_answered:
             self.abort()
@@ -294,12 +296,12 @@ class _ClosedInTime:
 
 
 def bounded_connections(limits: ConnectionLimits) -> Any:
-    """The factory from which uvicorn makes its connections."""
+    """Return the factory with which uvicorn makes its connections."""
     return partial(BoundedConnection, all_open=OpenConnections(limits))
 
 
 def _network(host: str) -> str:
-    """What counts as one address: with IPv6, a customer has 2⁶⁴ of them."""
+    """Return what counts as one address: with IPv6, a customer has 2⁶⁴ addresses."""
     if ":" not in host:
         return host
     address = ipaddress.IPv6Address(host.split("%")[0])

@@ -1,4 +1,4 @@
-"""Codes of languages, as clients write them, and which language a text is in."""
+"""Handles codes of languages as clients write them, and detects the language of a text."""
 
 import re
 import threading
@@ -35,7 +35,8 @@ MAX_CODE = 35
 
 
 def pair_in_name(name: str) -> LanguagePair | None:
-    """The pair that the name of a run ends in: multi30k-de-en reads German and gives English."""
+    """Return the language pair at the end of a run's name: multi30k-de-en translates German to
+    English."""
     match = _AT_THE_END.search(name)
     if match is None or not {*match.groups()} <= NAMES.keys():
         return None
@@ -43,13 +44,13 @@ def pair_in_name(name: str) -> LanguagePair | None:
 
 
 def language_name(code: str) -> str:
-    """The name of a language in English; the code itself, if it is not in the table."""
+    """Return the English name of a language, or its code if it is not in the table."""
     return NAMES.get(code, code)
 
 
 def find_language(code: str, supported: Collection[str]) -> str | None:
-    """The supported code that a client's code stands for: zh-CN, zh_Hans and ZH are zh. Traditional
-    Chinese is not what a model for zh gives."""
+    """Return the supported code for a client's code: zh-CN, zh_Hans and ZH are zh. A model for zh
+    does not generate traditional Chinese."""
     if len(code) > MAX_CODE:
         return None
     first, *rest = re.split("[-_]", code.strip().lower())
@@ -64,24 +65,25 @@ def find_language(code: str, supported: Collection[str]) -> str | None:
 
 
 def _base(code: str) -> str:
-    """The code that the detector gives to a language."""
+    """Return the code that the detector uses for a language."""
     first = code.split("-")[0].lower()
     return {"nb": "no", "nn": "no"}.get(first, first)
 
 
 class Detector:
-    """Which language a text is in, by py3langid."""
+    """Detects the language of a text, by py3langid."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._identifier = _identifier()
 
     def unknown(self, codes: Collection[str]) -> list[str]:
-        """The languages that it never finds."""
+        """Return the languages that the detector never finds."""
         return [code for code in codes if _base(code) not in self._identifier.labels]
 
     def ranked(self, text: str, among: Collection[str] = ()) -> list[tuple[str, float]]:
-        """The languages with their probabilities, the likeliest first; `among`: only these."""
+        """Return the languages with their probabilities, the likeliest first. `among` limits the
+        choice."""
         with self._lock:
             codes = [(str(code), float(chance)) for code, chance in self._identifier.rank(text)]
         if not among:

@@ -1,7 +1,7 @@
 """The model behind the live page.
 
-Switching a part off, and moving to another checkpoint, change the model while they last, so one
-thread owns it and answers one request after another.
+Switching a part off, or moving to another checkpoint, changes the model for the time of a request.
+Therefore, one thread owns the model and answers one request after another.
 """
 
 import threading
@@ -27,7 +27,7 @@ NamedTensors = Mapping[str, Tensor]
 
 
 class RequestTimeoutError(InputError):
-    """A request that took longer than it may."""
+    """Raised if a request takes longer than it may."""
 
 
 class Snapshot(NamedTuple):
@@ -38,7 +38,7 @@ class Snapshot(NamedTuple):
 
 
 class LiveModel:
-    """A model, the checkpoints of its run, and the documents that the page asks for."""
+    """A model, the checkpoints of its run, and the documents that the page requests."""
 
     def __init__(
         self,
@@ -61,7 +61,7 @@ class LiveModel:
         self._read: OrderedDict[int, NamedTensors] = OrderedDict()
 
     def facts(self) -> dict[str, Any]:
-        """The facts that the page's controls need."""
+        """Return the facts that the page's controls need."""
         return {
             "checkpoints": sorted(self._snapshots),
             "switches": switches(self.subject.model),
@@ -70,7 +70,7 @@ class LiveModel:
         }
 
     def answer(self, request: LookRequest, left: threading.Event | None = None) -> dict[str, Any]:
-        """The document of a request. `left` is set when the browser has left."""
+        """Return the document of a request. `left` is set when the browser has left."""
         self._check_length(request)
         subject = self.subject
         with _bounded(self._output, self.seconds, left or threading.Event()):
@@ -99,7 +99,7 @@ class LiveModel:
 
     @torch.no_grad()
     def _move_to(self, step: int | None) -> None:
-        """Puts the weights of a checkpoint into the model; None: its own."""
+        """Put the weights of a checkpoint into the model; None: the model's own weights."""
         if step == self._now:
             return
         if step is not None and step not in self._snapshots:
@@ -125,7 +125,7 @@ def _weights(model: nn.Module) -> dict[str, Tensor]:
 
 @contextmanager
 def _bounded(output: nn.Module, seconds: float, left: threading.Event) -> Iterator[None]:
-    """Ends the work inside at its next pass through the model once the time is over, or once the
+    """End the work inside the block at its next pass through the model, if its time is over or the
     browser has left."""
     end = time.monotonic() + seconds
 

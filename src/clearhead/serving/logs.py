@@ -1,4 +1,5 @@
-"""Logs of a server: one JSON object a line on standard error. Texts and keys are never logged."""
+"""Writes the logs of a server: one JSON object per line on standard error. Texts and keys are never
+logged."""
 
 import json
 import logging
@@ -9,10 +10,10 @@ LOGGER = "clearhead.serving"
 
 
 class JsonLines(logging.Formatter):
-    """A record as one line; what `extra={"fields": …}` gives is part of the object."""
+    """Formats a record as one line. The values of `extra={"fields": …}` are part of the object."""
 
     def format(self, record: logging.LogRecord) -> str:
-        """JSON escapes line ends, so that no text can forge a second line."""
+        """Format a record. JSON escapes line ends, so that no text can forge a second line."""
         moment = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(record.created))
         line = {
             "time": f"{moment}.{int(record.msecs):03d}Z",
@@ -27,7 +28,7 @@ class JsonLines(logging.Formatter):
 
 
 def log_as_json(level: str) -> None:
-    """Makes clearhead and uvicorn log as JSON in this process."""
+    """Make clearhead and uvicorn log as JSON in this process."""
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(JsonLines())
     for name in ("clearhead", "uvicorn"):
@@ -35,5 +36,5 @@ def log_as_json(level: str) -> None:
         logger.handlers = [handler]
         logger.propagate = False
         logger.setLevel(level.upper())
-    # It warns about forms that cannot be read; these are refused, and counted with the others.
+    # uvicorn warns about forms that cannot be read; these are refused, and counted with the others.
     logging.getLogger("python_multipart").setLevel(logging.ERROR)

@@ -1,9 +1,9 @@
-"""HTML whose texts are translated and whose tags stay.
+"""Translates the texts in HTML and keeps its tags.
 
-Each tag, comment and doctype is kept as it was sent. The text between two block tags is translated
-as a whole, so that a sentence with a link in it stays a sentence: what stands inside the inline tag
-is translated on its own too, and where that is found in the whole, the tag is put around it. If it
-is not found, each piece of text between two tags is translated on its own.
+Each tag, comment and doctype stays as it was sent. The text between two block tags is translated as
+a whole, so that a sentence with a link in it stays a sentence. The text inside an inline tag is
+also translated on its own; if that translation occurs in the whole, the tag is put around it. If
+not, each piece of text between two tags is translated on its own.
 """
 
 import re
@@ -42,8 +42,8 @@ _LONG_NUMBER = re.compile("&#(?=[0-9]{8})")
 
 
 def unescape(text: str) -> str:
-    """Does what `html.unescape` does, which fails at numbers of thousands of digits. No character
-    has a number of more than 7."""
+    """Do what `html.unescape` does, which fails at numbers with thousands of digits. No character
+    has a number with more than 7 digits."""
     return unescape_short(
         _NUMBER.sub(lambda found: f"&#{found[1]};" if len(found[1]) < 8 else "\ufffd", text)
     )
@@ -73,7 +73,7 @@ class Stretch:
 
     @property
     def texts(self) -> list[str]:
-        """The texts between its tags, as they are read."""
+        """Return the texts between the tags, as browsers show them."""
         return [piece.text for piece in self.pieces if piece.is_text]
 
     @property
@@ -82,8 +82,8 @@ class Stretch:
         return _on_one_line("".join(unescape(p.raw) for p in self.pieces if p.is_text))
 
     def anchors(self) -> list[int] | None:
-        """Which of its texts stand inside an inline tag; None: its tags are not balanced, or there
-        is one without a text, such as an icon, which belongs to a place and not to a text."""
+        """Return which texts are inside an inline tag; None: the tags are not balanced, or there is
+        a tag without a text, such as an icon, which belongs to a place and not to a text."""
         inside: list[int] = []
         opened: list[tuple[str, int]] = []
         number = 0
@@ -104,7 +104,7 @@ class Stretch:
 
     @cached_property
     def tagged(self) -> TaggedText | None:
-        """The text with short tags for its own; None: it has none."""
+        """Return the text with short tags in place of its own; None: it has no tags."""
         parts: list[str | Inline] = []
         opened: list[tuple[str, int]] = []
         for number, piece in enumerate(self.pieces):
@@ -123,14 +123,14 @@ class Stretch:
         return TaggedText(parts) if has_tags and self.whole.strip() else None
 
     def wanted(self) -> list[str]:
-        """What has to be translated to put the stretch together again."""
+        """Return the texts whose translations are needed to put the stretch together again."""
         texts, anchors = self.texts, self.anchors()
         if len(texts) < 2 or anchors is None:
             return texts
         return [self.whole, *texts]
 
     def translated(self, translations: Mapping[str, str]) -> str:
-        """The stretch with its texts translated."""
+        """Return the stretch with its texts translated."""
         if (by_tags := self.by_tags(translations)) is not None:
             return by_tags
         anchors = self.anchors()
@@ -145,11 +145,12 @@ class Stretch:
 
     @property
     def tagged_text(self) -> str | None:
-        """The text that a model translates which keeps tags."""
+        """Return the text for a model that keeps tags."""
         return None if self.tagged is None else _on_one_line(self.tagged.text)
 
     def by_tags(self, translations: Mapping[str, str]) -> str | None:
-        """The translation that has kept the tags, with those of the document; None if none has."""
+        """Return the translation that has kept the tags, with those of the document; None if no
+        translation has."""
         text = self.tagged_text
         if self.tagged is None or text is None or text not in translations:
             return None
@@ -162,7 +163,8 @@ class Stretch:
         )
 
     def _around(self, translations: Mapping[str, str], anchors: Sequence[int]) -> str | None:
-        """The tags around the translations of what they held, found in the whole's translation."""
+        """Put the tags around the translations of their contents, which are searched for in the
+        whole's translation."""
         texts = self.texts
         whole = translations[self.whole]
         before, behind = self._tags()
@@ -179,7 +181,7 @@ class Stretch:
         return "".join([*parts, escape(whole[end:], quote=False)])
 
     def _tags(self) -> tuple[list[str], list[str]]:
-        """The tags that open just before each text, and those that close after it."""
+        """Return the tags that open just before each text, and those that close after it."""
         n_texts = len(self.texts)
         before, behind = [""] * n_texts, [""] * n_texts
         number = 0
@@ -194,31 +196,31 @@ class Stretch:
 
 
 def _on_one_line(text: str) -> str:
-    """Line ends inside a text are blanks in HTML. At its ends they stay: they are the layout of the
-    document's source."""
+    """Replace line ends inside a text, which are blanks in HTML. At the ends of a text they stay,
+    because they are the layout of the document's source."""
     inner = text.strip()
     start = text.find(inner)
     return text[:start] + " ".join(inner.split()) + text[start + len(inner) :]
 
 
 class HtmlText(HTMLParser):
-    """A document as markup that stays, and stretches of text. It never fails: what is not HTML is
-    text."""
+    """A document as markup that stays and stretches of text. Parsing never fails: what is not HTML
+    is text."""
 
     def __init__(self, document: str) -> None:
         super().__init__()
         self.parts: list[str | Stretch] = []
         self._untranslated: list[str] = []
-        # The parser passes on what it has understood. What was sent is in the document, from the
-        # place of one call to that of the next.
+        # The parser passes on what it has understood. The text as sent is in the document, between
+        # the places of one call and the next.
         self._document = document
         self._lines = [0]
         for line in document.split("\n"):
             self._lines.append(self._lines[-1] + len(line) + 1)
         self._start, self._take = 0, self._markup
-        # Behind the last ">" is no tag. The parser would look for its end from every "<".
+        # There is no tag after the last ">". The parser would search for its end from every "<".
         end = document.rfind(">") + 1
-        # Nor does it need numbers of characters, which it would read, however long they are.
+        # Numbers of characters are not needed either; the parser would read them at any length.
         self.feed(_LONG_NUMBER.sub("--", document[:end]))
         self.close()
         self._finish(end)
@@ -227,18 +229,18 @@ class HtmlText(HTMLParser):
 
     @property
     def wanted(self) -> list[str]:
-        """Texts that have to be translated."""
+        """Return the texts that have to be translated."""
         return self.still_wanted({})
 
     def still_wanted(self, translations: Mapping[str, str]) -> list[str]:
-        """The texts of the stretches whose tags no known translation has kept."""
+        """Return the texts of the stretches for which no known translation has kept the tags."""
         waiting = [part for part in self._stretches if part.by_tags(translations) is None]
         texts = [text for part in waiting for text in part.wanted()]
         return [text for text in dict.fromkeys(texts) if text.strip()]
 
     @property
     def tagged(self) -> list[str]:
-        """Texts with short tags, for models that keep them."""
+        """Return texts with short tags, for models that keep tags."""
         return [part.tagged_text for part in self._stretches if part.tagged_text is not None]
 
     @property
@@ -246,7 +248,7 @@ class HtmlText(HTMLParser):
         return [part for part in self.parts if isinstance(part, Stretch)]
 
     def translated(self, translations: Mapping[str, str]) -> str:
-        """The document with its texts translated. What is only blanks stays."""
+        """Return the document with its texts translated. Texts that are only blanks stay."""
         filled = _OrItself(translations)
         return "".join(
             part if isinstance(part, str) else part.translated(filled) for part in self.parts
@@ -293,14 +295,14 @@ class HtmlText(HTMLParser):
         self._from_here(self._markup if self._untranslated else self._text)
 
     def parse_html_declaration(self, i: int) -> int:
-        """Reads what the parser does not know, such as `<![x[`, as a comment."""
+        """Read what the parser does not know, such as `<![x[`, as a comment."""
         try:
             return super().parse_html_declaration(i)
         except AssertionError:
             return self.parse_bogus_comment(i)
 
     def handle_comment(self, data: str) -> None:
-        """Keeps the comment as it was sent, as everything below."""
+        """Keep the comment as it was sent; the methods below do the same."""
         del data
         self._from_here(self._markup)
 
@@ -312,7 +314,7 @@ class HtmlText(HTMLParser):
     handle_pi = unknown_decl = handle_comment
 
     def _from_here(self, take: Callable[[str], None]) -> None:
-        """What begins here goes to `take` as soon as it is known where it ends."""
+        """Pass what begins here to `take`, as soon as its end is known."""
         line, column = self.getpos()
         start = self._lines[line - 1] + column
         self._finish(start)
@@ -331,7 +333,7 @@ class HtmlText(HTMLParser):
 
     def _text(self, raw: str) -> None:
         pieces = self._stretch().pieces
-        if pieces and pieces[-1].is_text:  # a sign that could have begun a tag comes on its own
+        if pieces and pieces[-1].is_text:  # a sign that could have begun a tag, passed on alone
             raw = pieces.pop().raw + raw
         pieces.append(HtmlPiece(raw, is_text=True))
 
@@ -356,8 +358,8 @@ _JOINS = re.compile(rf"{_LETTER}[.,'’]?\|[.,'’]?{_LETTER}")
 
 
 def _find_words(whole: str, inner: str, start: int) -> int:
-    """Where whole words stand in a text, from a place on; -1: nowhere. A tag in the middle of a
-    word or a number would be worse than one around nothing."""
+    """Find whole words in a text, from a place on; -1: they do not occur. A tag in the middle of a
+    word or a number would be worse than a tag around nothing."""
     at_word = whole.find(inner, start) if inner else -1
     while at_word >= 0:
         end = at_word + len(inner)

@@ -1,5 +1,5 @@
-"""Figures for Prometheus. Each worker process keeps its figures in files of a common folder, and
-whichever answers /metrics adds them up (the way of prometheus-client)."""
+"""Metrics for Prometheus. Each worker process keeps its metrics in files of a common folder, and
+the process that answers /metrics adds them up (prometheus-client's way)."""
 
 from prometheus_client import (
     CONTENT_TYPE_LATEST,
@@ -19,14 +19,14 @@ TOKENS = (8, 32, 128, 512, 1024, 2048, 4096)
 
 
 def forget_worker(number: int) -> None:
-    """What waited in a worker that has ended, by the number of its process, does not wait any
-    more."""
+    """Forget the requests that waited in a worker that has ended. The worker is given by the number
+    of its process."""
     if (folder := metrics_folder()) is not None:
         multiprocess.mark_process_dead(number, path=str(folder))
 
 
 class Metrics:
-    """What a server counts."""
+    """The metrics of a server."""
 
     content_type = CONTENT_TYPE_LATEST
 
@@ -68,34 +68,35 @@ class Metrics:
         )
 
     def request(self, route: str, status: int, seconds: float) -> None:
-        """Counts one answer. `route` is one of the server's own, never what a client wrote."""
+        """Count one answer. `route` is one of the server's own routes, never what a client
+        wrote."""
         self._requests.labels(route, str(status)).inc()
         self._seconds.labels(route).observe(seconds)
         if status >= 400:
             self._refused.labels(str(status)).inc()
 
     def left(self) -> None:
-        """Counts a client that did not wait for its answer."""
+        """Count a client that did not wait for its answer."""
         self._left.inc()
 
     def waiting(self, model: str, n_tokens: int) -> None:
-        """The length of a queue."""
+        """Record the length of a queue."""
         self._waiting.labels(model).set(n_tokens)
 
     def batch(self, model: str, n_sentences: int, n_in: int, n_out: int, seconds: float) -> None:
-        """Counts one batch of a translator."""
+        """Count one batch of a translator."""
         self._sentences.labels(model).observe(n_sentences)
         self._tokens.labels(model).observe(n_in)
         self._batch_seconds.labels(model).observe(seconds)
         self.tokens(model, n_in, n_out)
 
     def tokens(self, model: str, n_in: int, n_out: int) -> None:
-        """Counts the tokens that a model has read and generated."""
+        """Count the tokens that a model has read and generated."""
         self._tokens_in.labels(model).inc(n_in)
         self._tokens_out.labels(model).inc(n_out)
 
     def text(self) -> bytes:
-        """All figures, of all workers."""
+        """Return all metrics of all workers."""
         if metrics_folder() is None:
             return generate_latest(self.registry)
         together = CollectorRegistry()

@@ -1,4 +1,4 @@
-"""The port that a server listens on."""
+"""Takes the port on which a server listens."""
 
 import socket
 
@@ -6,7 +6,7 @@ from clearhead.errors import ClearheadError
 
 
 def take_port(host: str, port: int) -> socket.socket:
-    """A port of this machine; 0: one that is free."""
+    """Take a port of this machine; 0: a free one."""
     try:
         family = socket.AF_INET6 if ":" in host else socket.AF_INET
         return socket.create_server((host.strip("[]"), port), family=family, backlog=1024)

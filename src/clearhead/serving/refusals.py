@@ -1,8 +1,8 @@
-"""A request that is not answered."""
+"""The error for a request that is refused."""
 
 
 class RequestError(Exception):
-    """A request that is not answered, with the status and the reason."""
+    """Raised for a request that is refused, with the status and the reason."""
 
     def __init__(self, status: int, reason: str, *, retry_after: int | None = None) -> None:
         super().__init__(reason)

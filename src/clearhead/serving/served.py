@@ -56,7 +56,7 @@ class ServedText(NamedTuple):
 
 
 class SplitTexts:
-    """The texts of a request as sentences of a translator."""
+    """The texts of a request, split into sentences for a translator."""
 
     def __init__(
         self, translator: "ServedTranslator", texts: Sequence[str], glossary: Glossary | None = None
@@ -73,7 +73,8 @@ class SplitTexts:
         )
 
     def joined(self, answered: Sequence[AnsweredText]) -> list[list[ServedText]]:
-        """The translations of each text, the best first. A text of blanks is its own."""
+        """Return the translations of each text, the best first. The translation of a text of blanks
+        is the text itself."""
         rest = iter(answered)
         answers: list[list[ServedText]] = []
         for text in self.texts:
@@ -84,7 +85,7 @@ class SplitTexts:
 
 
 class ServedTranslator:
-    """A translator: text to sentences, and sentences to translations."""
+    """A translator, which splits text into sentences and translates them."""
 
     def __init__(self, to_serve: ModelToServe, how: Searching) -> None:
         assert to_serve.pair is not None
@@ -97,21 +98,21 @@ class ServedTranslator:
         self.calibration = read_calibration(to_serve.folder)
 
     def split(self, texts: Sequence[str], glossary: Glossary | None = None) -> SplitTexts:
-        """The texts as sentences that the model can read."""
+        """Split the texts into sentences that the model can read."""
         return SplitTexts(self, texts, glossary)
 
     def translate(self, sources: Sequence[EncodedSource], n_best: int) -> list[AnsweredText]:
-        """The n best translations of each sentence."""
+        """Return the n best translations of each sentence."""
         beam = BeamConfig(width=max(self.how.beam, n_best), n_best=n_best)
         config = TranslateConfig(beam=beam, max_new=self.how.max_new)
         return translate_sources(self.engine, self.codec, sources, config, self.calibration)
 
 
 class ServedDecoder:
-    """A language model, run by clearhead itself."""
+    """A language model that clearhead itself runs."""
 
     def __init__(self, to_serve: ModelToServe) -> None:
         opened = open_folder(to_serve.folder)
         self.name, self.codec = to_serve.name, opened.codec
-        # Half precision saves space in a folder; a processor computes in fp32.
+        # Half precision saves space in a folder; processors compute in fp32.
         self.model: CausalLM = opened.language_model.float()

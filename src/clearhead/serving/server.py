@@ -59,7 +59,7 @@ class ServerPlan:
 
 
 def server_app(plan: ServerPlan) -> Starlette:
-    """The application of one worker. Its models are opened when it starts, and bring their
+    """Make the application of one worker. It opens its models when it starts, and adds their
     routes."""
     worker = _Worker(plan)
     callers = Callers(plan.host, any_name=not is_loopback(plan.host), origins=plan.origins)
@@ -92,7 +92,7 @@ def server_app(plan: ServerPlan) -> Starlette:
 
 
 class _Worker:
-    """What the requests to one worker share."""
+    """The state that all requests to one worker share."""
 
     def __init__(self, plan: ServerPlan) -> None:
         self.plan, self.metrics, self.keys = plan, Metrics(), ApiKeys(plan.key_digests)
@@ -100,7 +100,7 @@ class _Worker:
 
     @asynccontextmanager
     async def lifespan(self, app: Starlette) -> AsyncIterator[None]:
-        """Opens the models, adds their routes, and closes them at the end."""
+        """Open the models, add their routes, and close the models at the end."""
         plan, limits, metrics = self.plan, self.plan.limits, self.metrics
         authorise = self.keys.authorise
         translators, decoders, classifiers = await asyncio.to_thread(_open, plan)
@@ -140,7 +140,7 @@ class _Worker:
         completions.threads.shutdown(wait=False, cancel_futures=True)
 
     async def wait(self, request: Request, work: Awaitable[Any]) -> Any:
-        """The result of the work, unless it takes too long or the client leaves."""
+        """Return the result of the work, unless it takes too long or the client leaves."""
         task = asyncio.ensure_future(work)
         leaving = asyncio.ensure_future(_until_left(request))
         try:
@@ -160,19 +160,19 @@ class _Worker:
             task.cancel()
 
     async def health(self, request: Request) -> Response:
-        """Whether the worker runs."""
+        """Answer if the worker runs."""
         del request
         return answer_json({"status": "ok"})
 
     async def ready(self, request: Request) -> Response:
-        """Whether the worker takes requests."""
+        """Tell whether the worker takes requests."""
         del request
         if self.stopping.is_set():
             raise RequestError(503, "this worker is stopping", retry_after=1)
         return answer_json({"status": "ready"})
 
     async def figures(self, request: Request) -> Response:
-        """The metrics, for Prometheus."""
+        """Return the metrics for Prometheus."""
         self.keys.authorise(request, None)
         body = await asyncio.to_thread(self.metrics.text)
         return Response(body, headers={"content-type": self.metrics.content_type})
@@ -181,7 +181,8 @@ class _Worker:
 def _open(
     plan: ServerPlan,
 ) -> tuple[list[ServedTranslator], list[ServedDecoder], list[ServedClassifier]]:
-    """The models, each of which has answered once: the first answer is not slower than others."""
+    """Open the models, and let each answer once, so that the first request is not slower than later
+    ones."""
     translators = [
         ServedTranslator(model, plan.searching) for model in plan.models if model.pair is not None
     ]

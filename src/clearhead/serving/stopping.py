@@ -1,18 +1,19 @@
-"""Texts that end a completion."""
+"""Stops a completion at given texts."""
 
 from collections.abc import Sequence
 
 
 class StopAt:
-    """Text as it comes, up to the first of some texts. What may be the beginning of one of them is
-    held back until it is clear."""
+    """Passes text on as it arrives, up to the first of some stop texts. Text that may be the
+    beginning of a stop text is held back until this is clear."""
 
     def __init__(self, stops: Sequence[str]) -> None:
         self.stops = [stop for stop in stops if stop]
         self.held = ""
 
     def push(self, text: str, *, last: bool = False) -> tuple[str, bool]:
-        """What can be shown now, and whether the end was found. `last`: nothing follows."""
+        """Return the text that can be shown now, and whether a stop text was found. `last` says
+        that no text follows."""
         held = self.held + text
         starts = [index for stop in self.stops if (index := held.find(stop)) >= 0]
         if starts:
@@ -24,7 +25,7 @@ class StopAt:
 
 
 def _begun(text: str, stop: str) -> int:
-    """How much of the stop's beginning the text ends with."""
+    """Return how many characters of the stop text's beginning are at the end of the text."""
     for size in range(min(len(stop) - 1, len(text)), 0, -1):
         if text.endswith(stop[:size]):
             return size

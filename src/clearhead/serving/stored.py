@@ -1,8 +1,8 @@
-"""Translated files, for ten minutes. A file has a name that the server draws; nothing that a client
-sends is part of a path. The worker processes share the folder.
+"""Stores translated files for ten minutes. The server draws a name for each file; nothing that a
+client sends is part of a path. The worker processes share the folder.
 
-A file never makes place for another: each client has so many places, so none can remove what others
-have stored, or take all places at once.
+A new file never replaces another. Each client has a fixed number of places, so no client can remove
+what others have stored, or take all places at once.
 """
 
 import hashlib
@@ -32,18 +32,19 @@ class StoredFile(NamedTuple):
 
     @property
     def client(self) -> str:
-        """The hash of who stored it."""
+        """The hash of the client who stored the file."""
         return self.path.name.split("-")[0]
 
 
 class StoredFiles:
-    """A folder of the server's own."""
+    """The stored files, in a folder of the server's own."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
 
     def put(self, content: bytes, client: str) -> str:
-        """The name under which it can be fetched. Raises `RequestError` if there is no place."""
+        """Store a file, and return the name under which it can be fetched. Raises `RequestError` if
+        there is no place."""
         hashed = hashlib.sha256(client.encode()).hexdigest()[:16]
         files = self._files()
         own = [file for file in files if file.client == hashed]
@@ -61,7 +62,7 @@ class StoredFiles:
         return name
 
     def get(self, name: str) -> bytes | None:
-        """The file of this name; None: there is none, or it is too old."""
+        """Return the file of this name; None: there is none, or it is too old."""
         if not _NAME.fullmatch(name):
             return None
         for path in self.folder.glob(f"*-{name}"):
@@ -71,7 +72,7 @@ class StoredFiles:
         return None
 
     def _files(self) -> list[StoredFile]:
-        """The files that are not too old; the others are removed."""
+        """Return the files that are not too old, and remove the others."""
         kept: list[StoredFile] = []
         for path in self.folder.glob("*.txt"):
             with suppress(FileNotFoundError):

@@ -1,5 +1,6 @@
-"""LibreTranslate's API: what its clients send, and what they expect. The reference is the behaviour
-of LibreTranslate 1.6; suggestions are not stored, and of files only plain text is translated."""
+"""LibreTranslate's API: the requests that its clients send, and the answers that they expect. The
+reference is the behaviour of LibreTranslate 1.6. Suggestions are not stored, and only plain text
+files are translated."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
@@ -162,7 +163,7 @@ class Translation:
         return answer_json({"translatedFileUrl": str(url)})
 
     async def download_file(self, request: Request) -> Response:
-        """GET /download_file/{name}: the name is the secret."""
+        """GET /download_file/{name}. The name is the secret."""
         content = await asyncio.to_thread(self.stored.get, request.path_params["name"])
         if content is None:
             raise RequestError(404, "there is no such file; files are kept for a few minutes")
@@ -170,8 +171,8 @@ class Translation:
         return PlainTextResponse(content, headers=headers)
 
     async def _fields(self, request: Request) -> tuple[dict[str, Any], str]:
-        """The fields of the body, and who asks. A key is checked before the body is read, unless
-        it is in the body: then the key is searched for before anything else is done."""
+        """Return the fields of the body, and the caller. A key is checked before the body is read,
+        unless it is in the body: then the key is searched for before anything else is done."""
         key = key_in_head(request)
         if key is not None:
             self.authorise(request, key)
@@ -186,7 +187,8 @@ class Translation:
     def _languages(
         self, fields: Fields, texts: Sequence[str]
     ) -> tuple[str, str, dict[str, Any] | None]:
-        """Source and target of a request, and what was detected if it asked for that."""
+        """Return the source and target languages of a request, and the detected language if the
+        request asked for it."""
         target_code = text_field(fields, "target")
         target = find_language(target_code, self.languages)
         if target is None:
@@ -218,8 +220,8 @@ class Translation:
         n_best: int,
         glossary: Glossary | None,
     ) -> list[list[ServedText]]:
-        """The translations of each text, or of each document; the text itself, if it is in the
-        target language and there is nothing that translates that."""
+        """Return the translations of each text, or of each document. The translation of a text that
+        is already in the target language is the text itself, if no model translates that pair."""
         if (source, target) not in self.models:
             return [[ServedText(text)] * n_best for text in texts]
         plain = partial(self._plain, source=source, target=target, n_best=n_best, glossary=glossary)
@@ -229,7 +231,7 @@ class Translation:
         if self.models[source, target][0].codec.keeps_spans:
             tagged = [*dict.fromkeys(text for document in documents for text in document.tagged)]
             _add(ranks, tagged, await plain(tagged))
-        # What has lost a tag, and what has none, as other models translate it.
+        # Texts that have lost a tag, and texts without tags, are translated as by other models.
         untranslated = (
             text
             for translations in ranks
@@ -272,8 +274,8 @@ class Translation:
 def _add(
     ranks: Sequence[dict[str, str]], texts: Sequence[str], answers: Sequence[Sequence[ServedText]]
 ) -> None:
-    """The translations of each text to those that are known, by rank; the last, where there are
-    fewer."""
+    """Add the translations of each text to those that are known, by rank. If there are fewer, the
+    last one is used."""
     for text, own in zip(texts, answers):
         for rank, translations in enumerate(ranks):
             translations[text] = own[min(rank, len(own) - 1)].text

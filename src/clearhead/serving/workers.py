@@ -1,5 +1,5 @@
-"""The processes of a server. One worker is this process; several are processes of their own, which
-share the port, and which are started again when they end."""
+"""The processes of a server. A single worker is this process itself. Several workers are separate
+processes that share the port and are restarted if they end."""
 
 import logging
 import multiprocessing
@@ -38,7 +38,7 @@ _log = logging.getLogger(LOGGER)
 
 
 def run_server(plan: ServerPlan, listening: socket.socket, n_workers: int) -> None:
-    """Serves until SIGTERM or SIGINT, and then finishes what was accepted."""
+    """Serve until SIGTERM or SIGINT, and then finish the requests that were accepted."""
     folder = Path(tempfile.mkdtemp(prefix="clearhead-serve-"))
     try:
         (folder / "files").mkdir(mode=0o700)
@@ -54,11 +54,11 @@ def run_server(plan: ServerPlan, listening: socket.socket, n_workers: int) -> No
 
 
 def run_worker(plan: ServerPlan, listening: socket.socket) -> None:
-    """One process with one core: the other cores are for the other workers."""
+    """Run one process with one core; the other cores are for the other workers."""
     torch.set_num_threads(1)
     one_tokenizer_thread()
     log_as_json(plan.log_level)
-    # uvicorn stops at a signal by itself, and then sends it again to these handlers.
+    # uvicorn itself stops at a signal, and then sends it again to these handlers.
     for number in STOPS:
         signal.signal(number, lambda *_: sys.exit(0))
     if (parent := multiprocessing.parent_process()) is not None:
@@ -84,7 +84,7 @@ def run_worker(plan: ServerPlan, listening: socket.socket) -> None:
 
 
 def _affordable(n_connections: int) -> int:
-    """The number of connections that this process may open. Each is a file."""
+    """Return the number of connections that this process may open. Each connection is a file."""
     try:
         import resource
     except ImportError:  # Windows
@@ -98,14 +98,15 @@ def _affordable(n_connections: int) -> int:
 
 
 def _stop_with(parent: BaseProcess) -> None:
-    """A worker whose supervisor was killed would serve on without one."""
+    """End a worker whose supervisor was killed; it would otherwise continue to serve."""
     wait([parent.sentinel])
     os.kill(os.getpid(), signal.SIGTERM)
 
 
 def _supervise(plan: ServerPlan, listening: socket.socket, n_workers: int) -> None:
-    """Starts the workers, and starts those again that end, in each place at most every PAUSE
-    seconds. A worker that cannot open its models ends the server: the next one could not either."""
+    """Start the workers, and restart workers that end, in each place at most every PAUSE seconds. A
+    worker that cannot open its models ends the server, since the next one could not open them
+    either."""
     context = multiprocessing.get_context("spawn")
     stopping = False
 
@@ -114,7 +115,7 @@ def _supervise(plan: ServerPlan, listening: socket.socket, n_workers: int) -> No
         stopping = True
 
     before = [signal.signal(number, stop) for number in STOPS]
-    workers: dict[int, BaseProcess] = {}  # by place
+    workers: dict[int, BaseProcess] = {}  # by the place of the worker
     started = [-PAUSE] * n_workers
     failed = False
     while not (stopping or failed):
@@ -144,7 +145,7 @@ def _supervise(plan: ServerPlan, listening: socket.socket, n_workers: int) -> No
 
 
 def log_address(plan: ServerPlan, listening: socket.socket, *, is_open: bool) -> None:
-    """Logs where the server is, and whether other machines can use it without a key."""
+    """Log the server's address, and whether other machines can use the server without a key."""
     log_as_json(plan.log_level)
     host, port = listening.getsockname()[:2]
     url = f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
