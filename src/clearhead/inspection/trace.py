@@ -52,7 +52,7 @@ def trace(
 
 
 class Trace:
-    """What `trace` has read and edited; made by `trace`."""
+    """The values that `trace` has read and the edits that it makes; `trace` creates it."""
 
     def __init__(
         self,
@@ -90,16 +90,17 @@ class Trace:
 
     @property
     def sites(self) -> list[Site]:
-        """Every place of the model, read or not."""
+        """Return every place of the model, read or not."""
         return list(self._sites.values())
 
     @property
     def names(self) -> list[str]:
-        """The names that have been read, in the order in which the model reaches them."""
+        """Return the names that have been read, in the order in which the model reaches them."""
         return [name for name in self._sites if name in self._read and self._stored(name)]
 
     def calls(self, name: str) -> list[Tensor]:
-        """What each call brought; with a cache, the rows of that call's queries only."""
+        """Return the value of each call. With a cache, a call has only the rows of its own
+        queries."""
         matching(name, list(self._sites))
         stored = self._stored(name)
         if not stored:
@@ -126,8 +127,8 @@ class Trace:
         return bool(self._stored(name))
 
     def joined(self, name: str) -> Tensor:
-        """The calls of one decoding, one after another. Matrices grow with every call: the entries
-        of keys that an earlier query could not see yet are 0 in weights and -inf in scores."""
+        """Join the calls of one decoding. Matrices grow with every call: keys that an earlier query
+        could not see yet are 0 in weights and -inf in scores."""
         calls = self.calls(name)
         site = self._sites[name]
         if len({len(call) for call in calls}) > 1:
@@ -144,7 +145,7 @@ class Trace:
         return torch.cat(calls, dim=1 if site.form == "stream" else 2)
 
     def real(self, tower: TowerName) -> Bool[Tensor, "batch length"]:
-        """Which tokens of a tower are not padding, over all calls."""
+        """Return which tokens of a tower are not padding, over all calls."""
         if tower not in self._tokens:
             raise InputError(f"the {tower} did not run inside the trace; call it there")
         calls = [real for _, real in self._tokens[tower]]
@@ -157,7 +158,7 @@ class Trace:
         return torch.cat(calls, dim=1)
 
     def real_of(self, name: str) -> Bool[Tensor, "batch length"]:
-        """Which tokens of an activation are not padding."""
+        """Return which tokens of an activation are not padding."""
         return self.real(self._sites[name].tower)
 
     def _stored(self, name: str) -> list[Tensor]:
@@ -169,8 +170,8 @@ class Trace:
     # ── the model's own places ───────────────────────────────────────────────────────────────
 
     def visit(self, site: Site, x: Tensor) -> Tensor:
-        """The value with which the model continues at this place: x itself unless an edit changes
-        it."""
+        """Return the value with which the model continues at this place: x itself unless an edit
+        changes it."""
         if self._edits[site.name]:
             tokens = self._tokens.get(site.tower)
             queries = tokens[-1][0] if tokens else None
@@ -184,13 +185,13 @@ class Trace:
         return x
 
     def visit_matrix(self, site: Site, x: Tensor, real_keys: Tensor | None) -> Tensor:
-        """The same for scores and weights, whose columns are all the keys there are."""
+        """Do the same for scores and weights, whose columns are all keys."""
         real = torch.ones_like(x[:1, 0, 0], dtype=torch.bool) if real_keys is None else real_keys
         self._keys = counted(real)
         return self.visit(site, x)
 
     def wants(self, site: Site) -> bool:
-        """Whether this place is read or edited."""
+        """Tell whether this place is read or edited."""
         return self._keeps(site) or bool(self._edits[site.name]) or self.explicit
 
     def _keeps(self, site: Site) -> bool:
@@ -301,8 +302,8 @@ class Trace:
                 raise AssertionError(f"{site.how} has a hook of its own")
 
     def _counter(self, tower: TowerName) -> Any:
-        """Counts the tokens of each call. The positions that a cache gives continue from call to
-        call, so the first real token's position says how many came before."""
+        """Count the tokens of each call. The positions that a cache gives continue from call to
+        call, so the first real token's position says how many tokens came before."""
 
         def count(_: nn.Module, args: tuple[Any, ...]) -> None:
             tokens, positions, real = args[:3]
@@ -318,8 +319,9 @@ class Trace:
 def mean_of(
     model: Model, name: str, runs: Callable[[], Any] | Sequence[Callable[[], Any]]
 ) -> Float[Tensor, "..."]:
-    """The mean of an activation over the real tokens of several runs (functions without
-    arguments that call the model): a vector, or a vector for each head, to be given to `put`."""
+    """Return the mean of an activation over the real tokens of several runs, as a vector, or a
+    vector for each head, for `put`. The runs are functions without arguments that call the
+    model."""
     sums, n_tokens = None, 0
     for run in [runs] if callable(runs) else runs:
         with trace(model, read=[name]) as t, torch.no_grad():
@@ -346,7 +348,7 @@ def mean_of(
 
 
 def checked_trace(t: Trace) -> Trace:
-    """The trace that was given; anything else is refused by name."""
+    """Return the trace that was given. Anything else is an error."""
     if not isinstance(t, Trace):
         raise InputError(
             f"t={t!r:.60} is a {type(t).__name__}; give the trace t of: with ch.trace(model) as t"
@@ -355,14 +357,15 @@ def checked_trace(t: Trace) -> Trace:
 
 
 def _compiled(module: nn.Module) -> bool:
-    # Importing torch's compiler takes two seconds; while nobody has, nothing is compiled.
+    # Importing torch's compiler takes two seconds. As long as it has not been imported, nothing is
+    # compiled.
     compiler = sys.modules.get("torch._dynamo.eval_frame")
     wrapped = compiler is not None and isinstance(module, compiler.OptimizedModule)
     return wrapped or module._compiled_call_impl is not None
 
 
 def _refuse(model: nn.Module) -> None:
-    """Models whose modules are not what runs."""
+    """Raises for models in which other code than the modules computes."""
     for module in model.modules():
         if _compiled(module):
             raise InputError("a compiled model cannot be traced; trace the model it was made from")

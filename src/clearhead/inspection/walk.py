@@ -1,4 +1,4 @@
-"""A walk through one run in the model's own order: each tensor with its shape, its formula, its
+"""Walks through one run in the model's own order: each tensor with its shape, its formula, its
 section of the paper, and the lines that make it."""
 
 import inspect
@@ -20,7 +20,7 @@ MAX_LINES = 40
 
 
 class Entry(NamedTuple):
-    """The description of a tensor beside its shape."""
+    """The description of a tensor, besides its shape."""
 
     section: str
     """The section of "Attention Is All You Need"; empty: it is not in the paper."""
@@ -30,7 +30,7 @@ class Entry(NamedTuple):
 
 
 def walk(t: Trace) -> list[dict[str, Any]]:
-    """Layer 0 of each tower; the others are the same."""
+    """Walk through layer 0 of each tower; the other layers are the same."""
     steps: list[dict[str, Any]] = []
     for site in t.sites:
         later = ".layers." in site.name and ".layers.0." not in site.name
@@ -139,13 +139,13 @@ def _forward_of(site: Site, t: Trace) -> Any:
 
 
 def _source(function: Any) -> dict[str, Any]:
-    """What runs, as it stands in its file. Of a part that is not this package's, the file's name
-    only: a page may be given to others."""
+    """Return the code that runs, as it is in its file. For a part from outside this package, return
+    only the file's name, because people may pass the page on."""
     function = inspect.unwrap(function)
     file = Path(inspect.getsourcefile(function) or "?")
     try:
         lines, first = inspect.getsourcelines(function)
-    except OSError:  # a part that was typed, and is in no file
+    except OSError:  # a part that was typed in a shell is in no file
         lines, first = [], 0
     ours = file.is_relative_to(PACKAGE)
     more = ["    …\n"] if len(lines) > MAX_LINES else []

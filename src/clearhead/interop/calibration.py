@@ -1,6 +1,7 @@
-"""How good a translation is expected to be, by the model's own scores: `calibration.json` in a
-model folder, made from held-out text (`evaluation/calibrating.py`). It belongs to the weights that
-it was made with; a run that publishes other weights leaves it out."""
+"""The calibration of a translator: the quality to expect from a translation, given the model's own
+scores. It is stored as `calibration.json` in a model folder and made from held-out text
+(`evaluation/calibrating.py`). It belongs to the weights with which it was made; a run that
+publishes other weights removes it."""
 
 import hashlib
 import json
@@ -21,8 +22,8 @@ LARGEST = 1e6
 
 @dataclass(frozen=True, kw_only=True)
 class Calibration:
-    """A logistic curve, from a translation's log-probability and length to the chrF++ of held-out
-    translations with such scores."""
+    """A logistic curve from a translation's log-probability and length to the mean chrF++ of
+    held-out translations with such scores."""
 
     constant: float
     of_log_prob: float
@@ -36,8 +37,8 @@ class Calibration:
     """The longest length in the held-out text: beyond it, the curve is level."""
 
     def confidence(self, log_prob: float, n_tokens: int) -> float:
-        """The chrF++ to expect, from 0 to 1, of a translation of so many tokens with this mean
-        log-probability of a token."""
+        """Return the chrF++ to expect, from 0 to 1, of a translation with this number of tokens and
+        this mean log-probability of a token."""
         log_prob = min(max(log_prob, self.least_log_prob), self.most_log_prob)
         length = min(max(math.log(max(1, n_tokens)), self.least_length), self.most_length)
         logit = self.constant + self.of_log_prob * log_prob + self.of_length * length
@@ -45,14 +46,14 @@ class Calibration:
 
 
 def weights_hash(folder: Path) -> str:
-    """A hash of the weights of a model folder."""
+    """Return a hash of the weights of a model folder."""
     names = sorted(path.name for path in folder.iterdir() if path.suffix == ".safetensors")
     hashes = [f"{name} {sha256_of(regular_file(folder, name))}" for name in names]
     return hashlib.sha256("\n".join(hashes).encode()).hexdigest()
 
 
 def write_calibration(folder: Path, calibration: Calibration, facts: dict[str, Any]) -> Path:
-    """Writes it into a model folder, with what is known of how it was made."""
+    """Write the calibration into a model folder, with a description of how it was made."""
     content = {
         "format": FORMAT,
         "weights": weights_hash(folder),
@@ -71,8 +72,8 @@ def write_calibration(folder: Path, calibration: Calibration, facts: dict[str, A
 
 
 def read_calibration(folder: Path) -> Calibration | None:
-    """The calibration of a model folder; None: there is none. Raises if it is damaged, or was made
-    with other weights."""
+    """Read the calibration of a model folder; None: there is none. Raises if it is damaged, or was
+    made with other weights."""
     if not has_file(folder, CALIBRATION):
         return None
     path, content = folder / CALIBRATION, read_json(folder, CALIBRATION)
@@ -90,7 +91,7 @@ def read_calibration(folder: Path) -> Calibration | None:
     if not isinstance(curve, dict) or set(curve) != set(names):
         raise FolderError(f"{path}: curve must have the numbers {', '.join(names)}; is it damaged?")
     for name, value in curve.items():
-        # A bool is an int, and no number.
+        # In Python, a bool is an int, but it is no number here.
         if type(value) not in (int, float) or not abs(value) <= LARGEST:
             raise FolderError(f"{path}: {name} is {value!r:.40}, not a number; is it damaged?")
     return Calibration(**{name: float(value) for name, value in curve.items()})

@@ -18,13 +18,13 @@ from clearhead.parts.positions import SinusoidalPositions
 PARITY = "parity.json"
 MAX_LOGITS = 2**26
 """The highest number of logits of one probe: half a gigabyte in fp64. With a very large vocabulary,
-or a very long context, whose attention is a square, the longest probe is shorter than the model's
+or a very long context (whose attention is quadratic), the longest probe is shorter than the model's
 longest sequence."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Certificate:
-    """What was compared, and the result (`parity.json`)."""
+    """The comparison of two models, and its result (`parity.json`)."""
 
     family: str
     architecture: str
@@ -46,19 +46,19 @@ class Certificate:
 
     @property
     def failed(self) -> bool:
-        """Whether the folder differs from the model; NaN counts as a difference."""
+        """Tell whether the folder differs from the model. NaN counts as a difference."""
         if self.unchecked is not None:
             return False
         assert self.largest_difference is not None
         return bool(self.faults) or not self.largest_difference <= self.limit  # NaN fails too
 
     def as_json(self) -> dict[str, Any]:
-        """The content of `parity.json`."""
+        """Return the content of `parity.json`."""
         checked = self.unchecked is None
         return {"checked": checked, "agrees": checked and not self.failed, **asdict(self)}
 
     def lines(self, folder: Path) -> tuple[str, str, str]:
-        """The lines that the export command prints."""
+        """Return the lines that the export command prints."""
         wrote = f"wrote     {folder}: {self.family}, {self.architecture}"
         if self.unchecked is not None:
             return (
@@ -74,14 +74,13 @@ class Certificate:
         )
 
     def summary(self) -> str:
-        """One line for the folder's README."""
+        """Return one line for the folder's README."""
         if self.unchecked is not None:
             return f"not compared with the model that it was made from ({self.unchecked})"
         return f"agrees with the model that it was made from ({self.verdict()})"
 
     def keep(self, folder: Path) -> None:
-        """Writes `parity.json` into the folder, or raises if the folder differs from the
-        model."""
+        """Write `parity.json` into the folder. Raises if the folder differs from the model."""
         if self.failed:
             raise FolderError(
                 f"the {self.family} folder just written differs from the model ({self.verdict()}), "
@@ -90,7 +89,7 @@ class Certificate:
         write_json(folder, PARITY, self.as_json())
 
     def verdict(self) -> str:
-        """The measured difference and its limit, in words."""
+        """Describe the measured difference and its limit."""
         if self.unchecked is not None:
             return f"nothing was compared: {self.unchecked}"
         difference = f"largest {self.measured} difference {self.largest_difference:.1e}"
@@ -102,8 +101,8 @@ class Certificate:
 
 
 def refuse_overflow(folder: Path, numbers: Tensor, what: str) -> None:
-    """Raises if some are NaN or infinite. Weights may be finite, and what they compute may not be
-    in the folder's own number format, whatever fp64 says."""
+    """Raises if some numbers are NaN or infinite. Even if the weights are finite, their results may
+    not be finite in the folder's own number format, whatever fp64 gives."""
     if not numbers.isfinite().all():
         raise ModelError(
             f"the model in {folder} computes {what} that are NaN or infinite, so a comparison "
@@ -113,8 +112,8 @@ def refuse_overflow(folder: Path, numbers: Tensor, what: str) -> None:
 
 
 def in_fp64(model: Model) -> Model:
-    """The same model in fp64, with every number rounded as in its own dtype. Sinusoids too: some
-    families store them as weights."""
+    """Return the same model in fp64, with every number rounded as in its own dtype. Sinusoids are
+    rounded too, since some families store them as weights."""
     dtype = model.tokens.weight.dtype
     model = model.double()
     fill_tables(model)
@@ -125,17 +124,17 @@ def in_fp64(model: Model) -> Model:
 
 
 def versions_of(*packages: str) -> dict[str, str]:
-    """The installed versions of these libraries."""
+    """Return the installed versions of these libraries."""
     return {package: version(package) for package in ("clearhead", *packages)}
 
 
 def longest_probe(config: ModelConfig) -> int:
-    """The longest sequence to compare, limited by memory."""
+    """Return the length of the longest sequence to compare, limited by memory."""
     square = isqrt(MAX_LOGITS // config.n_heads)
     return max(1, min(config.max_length, MAX_LOGITS // config.output_vocab_size, square))
 
 
 def furthest_apart(one: Tensor, other: Tensor) -> float:
-    """The largest difference; infinite where one is NaN."""
+    """Return the largest difference; infinite if a value is NaN."""
     largest = (one - other).abs().max().item()
     return inf if isnan(largest) else largest

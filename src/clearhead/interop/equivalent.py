@@ -1,5 +1,6 @@
-"""The same function under another configuration. Other software supports fewer options than
-clearhead. Where an option can be rewritten into a supported one, nothing is lost:
+"""Rewrites a model into another configuration that computes the same function. Other software
+supports fewer options than clearhead. If an option can be rewritten into a supported one, nothing
+is lost:
 
 | clearhead | the same as |
 |---|---|
@@ -29,8 +30,8 @@ NEVER = -3e4
 
 
 class Equivalent:
-    """The tensors of `form`, a configuration that computes what `config` does, from the tensors of
-    `config`, each computed when it is read."""
+    """The tensors of `form`, a configuration that computes what `config` does. Each is computed
+    from the tensors of `config` when it is read."""
 
     def __init__(
         self, config: ModelConfig, form: ModelConfig, read: Callable[[str], Tensor]
@@ -42,7 +43,7 @@ class Equivalent:
         self._read = read
 
     def read(self, name: str) -> Tensor:
-        """One tensor of `form`, computed now."""
+        """Return one tensor of `form`, computed now."""
         tensor = self._scaled(name, self._found_or_made(name))
         if self.config.position_pairs != self.form.position_pairs:
             tensor = self._reordered(name, tensor)
@@ -53,8 +54,8 @@ class Equivalent:
         return tensor
 
     def exact_dtype(self, dtype: torch.dtype) -> torch.dtype:
-        """The dtype that holds all tensors of `form` without rounding: √d_model is in the embedding
-        there, and half precision multiplies exactly by a power of two only."""
+        """Return the dtype that holds all tensors of `form` without rounding. There, the embedding
+        contains √d_model, and half precision multiplies exactly only by powers of two."""
         rescaled = self.config.embedding_scale != self.form.embedding_scale
         exact = math.log2(self.config.d_model) % 2 == 0
         return torch.float32 if rescaled and dtype.itemsize < 4 and not exact else dtype
@@ -106,7 +107,7 @@ class Equivalent:
 
 
 def position_table(config: ModelConfig) -> Tensor:
-    """What is added at each position by a model that learns no positions."""
+    """Return what a model without learnt positions adds at each position."""
     n_rows = config.first_position + config.max_length
     if config.positions != "sinusoidal":
         return torch.zeros(n_rows, config.d_model)
@@ -120,15 +121,15 @@ def position_table(config: ModelConfig) -> Tensor:
 
 
 def _into_halves(width: int, groups: int) -> Tensor:
-    """The order in which the pairs (2i, 2i + 1) of each group become (i, i + d/2)."""
+    """Return the order in which the pairs (2i, 2i + 1) of each group become (i, i + d/2)."""
     return torch.arange(width).view(groups, -1, 2).transpose(1, 2).flatten()
 
 
 def _stream_axis(name: str) -> int | None:
-    """Along which axis of the tensor the residual stream lies."""
+    """Return the axis of the tensor along which the residual stream lies."""
     if name.startswith("output."):
         return 1 if name == "output.weight" else None
     *_, part, kind = name.split(".")
-    if part in ("norm", "output", "down"):  # what is written into the stream, or scales it
+    if part in ("norm", "output", "down"):  # tensors that write into the stream, or scale it
         return 0
     return 1 if kind == "weight" else None

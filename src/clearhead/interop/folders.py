@@ -1,4 +1,4 @@
-"""Reading folders and files that are untrusted input, and writing folders that are complete or
+"""Reads folders and files that are untrusted input, and writes folders that are either complete or
 absent."""
 
 import json
@@ -12,15 +12,15 @@ from clearhead.errors import FolderError
 from clearhead.files import folder_beside, refuse_link, sync
 
 MAX_JSON_BYTES = 64 * 2**20
-"""The largest JSON file, far above any real shard index; a tokenizer.json of a million tokens
-fits."""
+"""The largest JSON file that is read, far above any real shard index; a tokenizer.json of a million
+tokens fits."""
 MAX_CONFIG_BYTES = 4 * 2**20
 """The largest config.json, file of labels and the like: the names of 20,000 classes fit."""
 
 
 def regular_file(folder: Path, name: str) -> Path:
-    """The path of a plain file in the folder itself. A link could point anywhere, and a pipe would
-    never end."""
+    """Return the path of a plain file in the folder itself. A link could point anywhere, and a pipe
+    would never end."""
     path = folder / name
     if name in ("", ".", "..") or any(separator in name for separator in ("/", "\\", "\0")):
         raise FolderError(f"{name!r} is not the name of a file in {folder}; name it without a path")
@@ -35,12 +35,12 @@ def regular_file(folder: Path, name: str) -> Path:
 
 
 def has_file(folder: Path, name: str) -> bool:
-    """Whether anything of that name is there; `regular_file` says whether it can be used."""
+    """Tell whether anything of that name exists; `regular_file` says whether it can be used."""
     return (folder / name).exists() or (folder / name).is_symlink()
 
 
 def read_bytes(folder: Path, name: str, *, most: int = MAX_JSON_BYTES) -> bytes:
-    """The content of a file in the folder, with a limit on its bytes."""
+    """Return the content of a file in the folder, with a limit on its bytes."""
     path = regular_file(folder, name)
     size = path.stat().st_size
     if size > most:
@@ -49,7 +49,7 @@ def read_bytes(folder: Path, name: str, *, most: int = MAX_JSON_BYTES) -> bytes:
 
 
 def read_text(folder: Path, name: str, *, most: int = MAX_JSON_BYTES) -> str:
-    """The UTF-8 text of a file in the folder, with a limit on its bytes."""
+    """Return the UTF-8 text of a file in the folder, with a limit on its bytes."""
     try:
         return read_bytes(folder, name, most=most).decode("utf-8")
     except UnicodeDecodeError as error:
@@ -57,7 +57,7 @@ def read_text(folder: Path, name: str, *, most: int = MAX_JSON_BYTES) -> str:
 
 
 def read_json(folder: Path, name: str, *, most: int = MAX_CONFIG_BYTES) -> dict[str, Any]:
-    """The object that the file holds, of at most so many bytes."""
+    """Return the object in a JSON file, with a limit on its bytes."""
     text = read_text(folder, name, most=most)
     try:
         value = json.loads(text, parse_constant=_refuse_constant)
@@ -73,15 +73,15 @@ def _refuse_constant(word: str) -> None:
 
 
 def write_json(folder: Path, name: str, value: dict[str, Any]) -> None:
-    """Writes an object as indented JSON."""
+    """Write an object as indented JSON."""
     text = json.dumps(value, indent=2, ensure_ascii=False)
     (folder / name).write_text(text + "\n", encoding="utf-8")
 
 
 @contextmanager
 def whole_or_absent(folder: Path) -> Iterator[Path]:
-    """A folder to write into, which gets its name only when the block ends without error and all
-    of it is on the disk. After an error nothing is left; after a kill, at most a hidden folder
+    """Make a folder to write into. It gets its name only if the block ends without an error and all
+    of it is on the disk. After an error, nothing is left; after a kill, at most a hidden folder
     beside it, which the next start removes."""
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
         raise FolderError(f"{folder} already exists; name a new folder, or remove it first")
@@ -89,7 +89,8 @@ def whole_or_absent(folder: Path) -> Iterator[Path]:
         raise FolderError(f"{folder} is not a valid name for a new folder; try {folder}/model")
     with folder_beside(folder) as unfinished:
         yield unfinished
-        unfinished.chmod(0o755)  # a new hidden folder is private, and so are safetensors' files
+        # a new hidden folder is private, and so are the files of safetensors
+        unfinished.chmod(0o755)
         for path in unfinished.rglob("*"):
             path.chmod(0o755 if path.is_dir() else 0o644)
             sync(path)

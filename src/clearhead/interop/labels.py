@@ -1,6 +1,6 @@
-"""The labels of a classifier. One with a head has them in its `config.json`. One that was trained
-to predict a token in place of the mask has `labels.json` in its model folder: the tokenizer alone
-does not say which of its words are the labels."""
+"""The labels of a classifier. A classifier with a head has them in its `config.json`. One that was
+trained to predict a token in place of the mask has `labels.json` in its model folder, because the
+tokenizer alone does not say which of its words are the labels."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -23,21 +23,21 @@ class Labels:
 
 
 def labels_of_head(config: ModelConfig) -> Labels | None:
-    """The labels of a model that has a head for them."""
+    """Return the labels of a model that has a head for them."""
     if not config.labels:
         return None
     return Labels(mask=None, ids={label: number for number, label in enumerate(config.labels)})
 
 
 def write_labels(folder: Path, labels: Labels) -> None:
-    """Writes `labels.json` into a model folder, if its `config.json` does not name the labels."""
+    """Write `labels.json` into a model folder, if its `config.json` does not name the labels."""
     if labels.mask is not None:
         write_json(folder, LABELS, {"mask": labels.mask, "labels": labels.ids})
 
 
 def copy_labels(folder: Path, out: Path, config: ModelConfig) -> None:
-    """Copies the labels of an exported folder into a model folder. Another program's folder may
-    have a file of this name with other content: it is left alone."""
+    """Copy the labels of an exported folder into a model folder. A file of this name from another
+    program may have other content; it is ignored."""
     try:
         ours = has_file(folder, LABELS) and read_json(folder, LABELS).keys() == {"mask", "labels"}
     except FolderError:
@@ -47,7 +47,7 @@ def copy_labels(folder: Path, out: Path, config: ModelConfig) -> None:
 
 
 def read_labels(folder: Path, config: ModelConfig) -> Labels | None:
-    """The labels of a model folder; None: the model is not a classifier."""
+    """Return the labels of a model folder; None: the model is not a classifier."""
     if config.labels or not has_file(folder, LABELS):
         return labels_of_head(config)
     content = read_json(folder, LABELS)
@@ -55,7 +55,7 @@ def read_labels(folder: Path, config: ModelConfig) -> Labels | None:
     if not isinstance(ids, dict) or len(ids) < 2:
         raise FolderError(f"{folder / LABELS} must name at least two labels; is it damaged?")
     for name, index in {"mask": mask, **ids}.items():
-        # A bool is an int, and no token.
+        # In Python, a bool is an int, but it is no token.
         if type(index) is not int or not 0 <= index < config.vocab_size:
             raise FolderError(
                 f"{folder / LABELS}: {name!r} is {index!r}, which is not a token of a vocabulary "

@@ -1,7 +1,7 @@
-"""A model folder: `model.safetensors` (or shards with an index), `config.json` and, where there is
-one, `tokenizer.json`. A run and an import write one, an export reads one.
+"""A model folder: `model.safetensors` (or shards with an index), `config.json` and, if there is
+one, `tokenizer.json`. A run and an import write such a folder, and an export reads it.
 
-No file in it can run code, and all are checked: a folder may be untrusted input.
+No file in it can run code, and all files are checked, since a folder may be untrusted input.
 """
 
 from collections.abc import Mapping
@@ -36,9 +36,11 @@ FORMAT = "clearhead model 1"
 OF_FEW_MODELS = frozenset({"prompt_start", "strip", "labels"})
 """Fields that a folder has only where they differ from the default."""
 MIN_TENSORS_OF_A_LAYER = 4
-"""Fewer than any family has: fused queries, keys and values; output; the two of a feed-forward."""
+"""The number of tensors in a layer, fewer than any family has: fused queries, keys and values;
+output; the two of a feed-forward network."""
 MAX_TABLE = 2**27
-"""Numbers in a table that is computed and not stored: a few hundred times the largest in use."""
+"""The highest number of values in a table that is computed and not stored: a few hundred times the
+largest in use."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -58,8 +60,8 @@ class TokenIds:
 
     @classmethod
     def of_run(cls, tokenizer: Tokenizer, layout: Layout, *, task: str, strip: bool) -> "TokenIds":
-        """The special tokens of a model that is trained with this tokenizer of the target, on
-        batches of this layout. `strip`: texts have no blanks at their ends."""
+        """Return the special tokens of a model that is trained with this tokenizer of the target,
+        on batches of this layout. `strip`: texts have no blanks at their ends."""
         start = tokenizer.bos_id
         return cls(
             bos=start,
@@ -89,8 +91,8 @@ def save_model(
     tokenizer: str | Path | None = None,
     max_shard_bytes: int = MAX_SHARD_BYTES,
 ) -> None:
-    """Write a new model folder; `tokenizer` is a folder that holds a `tokenizer.json`, or one for
-    each side. One shard is copied at a time."""
+    """Write a new model folder. `tokenizer` is a folder that contains a `tokenizer.json`, or one
+    for each side. One shard is copied at a time."""
     if not isinstance(model, nn.Module) or not hasattr(model, "config"):
         raise InputError(
             f"model={model!r:.60} is a {type(model).__name__}; give what clearhead.build_model "
@@ -133,9 +135,9 @@ def load_model(
     device: torch.device | str = "cpu",
     own_parts: OwnParts = NONE,
 ) -> Model:
-    """The model of a folder, by default in the dtype of its weights. Besides the model, only one
-    tensor is in memory at a time. A model with parts of your own needs their classes: a folder
-    cannot make us run code."""
+    """Open the model of a folder, by default in the dtype of its weights. Besides the model, only
+    one tensor is in memory at a time. If the model has parts of your own, pass their classes,
+    because a folder cannot make clearhead run code."""
     folder = as_path("folder", folder)
     if dtype is not None and not (isinstance(dtype, torch.dtype) and dtype.is_floating_point):
         raise InputError(f"dtype={dtype!r:.60} is not a floating-point dtype; try torch.float32")
@@ -155,12 +157,12 @@ def load_model(
 
 
 def model_folder_of(folder: Path) -> Path:
-    """A run's folder stands for the model that the run has left in it."""
+    """Return the model folder: if a run's folder is given, the one that the run has written."""
     return folder / "model" if (folder / "model").is_dir() else folder
 
 
 def _check_own_parts(folder: Path, description: Description, own_parts: OwnParts) -> None:
-    """The classes that were given are those that the folder was saved with, by name."""
+    """Raises unless the given classes are those with which the folder was saved, by name."""
     for role, name in description.own_parts.items():
         if role not in own_parts.given:
             raise FolderError(
@@ -181,7 +183,8 @@ def _check_own_parts(folder: Path, description: Description, own_parts: OwnParts
 
 
 def refuse_own_parts(folder: Path, description: Description, software: str) -> None:
-    """Other software, and the processes of a server, know no part of the user's own."""
+    """Raises if a model has a user's own part, which other software and the processes of a server
+    do not know."""
     for role, name in description.own_parts.items():
         raise FolderError(
             f"{folder} has a part of your own, {role}={name}, which {software} does not know; "
@@ -190,8 +193,9 @@ def refuse_own_parts(folder: Path, description: Description, software: str) -> N
 
 
 def check_plausible(config: ModelConfig, tensors: TensorFiles) -> None:
-    """Sizes that no model has are refused before anything is built: even an empty model of a
-    billion layers fills the memory. An empty tensor costs its sender nothing and does not count."""
+    """Raises for sizes that no model has, before anything is built: even an empty model with a
+    billion layers fills the memory. Empty tensors do not count, since they cost their sender
+    nothing."""
     n_tensors = sum(0 not in shape for shape in tensors.shapes.values())
     for name in ("n_layers", "decoder_layers"):
         if getattr(config, name) * MIN_TENSORS_OF_A_LAYER > n_tensors:
@@ -207,7 +211,8 @@ def check_plausible(config: ModelConfig, tensors: TensorFiles) -> None:
 
 
 def shapes_of(config: ModelConfig, own_parts: OwnParts = NONE) -> dict[str, tuple[int, ...]]:
-    """The tensors that a model of this configuration has, by name. Uses no memory for them."""
+    """Return the tensors that a model of this configuration has, by name. This uses no memory for
+    them."""
     try:
         model = build_model(config, device="meta", own_parts=own_parts)
     except (RuntimeError, OverflowError, TypeError) as error:
@@ -218,7 +223,7 @@ def shapes_of(config: ModelConfig, own_parts: OwnParts = NONE) -> dict[str, tupl
 def check_tensors(
     folder: Path, shapes: Mapping[str, tuple[int, ...]], expected: Mapping[str, tuple[int, ...]]
 ) -> None:
-    """Raises unless exactly the expected tensors are there, with their shapes."""
+    """Raises unless exactly the expected tensors exist, with their shapes."""
     if missing := sorted(expected.keys() - shapes.keys()):
         raise FolderError(
             f"{folder} lacks the tensors {listed(missing)} that its config.json needs; is it "
@@ -233,7 +238,7 @@ def check_tensors(
 
 
 def write_description(folder: Path, description: Description) -> None:
-    """Writes the `config.json` of a model folder."""
+    """Write the `config.json` of a model folder."""
     content = {
         "format": FORMAT,
         "model": _written(description.model),
@@ -244,8 +249,8 @@ def write_description(folder: Path, description: Description) -> None:
 
 
 def _written(part: ModelConfig | TokenIds) -> dict[str, Any]:
-    """Without the fields of few models where they have their default: earlier versions, which do
-    not know them, read the folders of all other models."""
+    """Leave out fields that few models have if they have their default. Earlier versions, which do
+    not know these fields, can then read the folders of all other models."""
     values = asdict(part)
     for name in OF_FEW_MODELS & values.keys():
         if values[name] == getattr(type(part), name):
@@ -254,7 +259,7 @@ def _written(part: ModelConfig | TokenIds) -> dict[str, Any]:
 
 
 def read_description(folder: Path) -> Description:
-    """Reads and checks the `config.json` of a model folder."""
+    """Read and check the `config.json` of a model folder."""
     content = read_json(folder, CONFIG)
     if content.get("format") != FORMAT:
         raise FolderError(
@@ -278,7 +283,8 @@ def read_description(folder: Path) -> Description:
 
 
 def checked_fields(kind: type, values: Any) -> dict[str, Any]:
-    """JSON values for a dataclass: every name known, every value of its field's type."""
+    """Check JSON values for a dataclass: every name must be known, and every value must have its
+    field's type."""
     if not isinstance(values, dict):
         raise FolderError(f"config.json has no {kind.__name__}; is it damaged?")
     hints = get_type_hints(kind)
@@ -301,14 +307,14 @@ def checked_fields(kind: type, values: Any) -> dict[str, Any]:
 
 
 def _json_types(hint: Any) -> set[type]:
-    """What a field may hold: `int | None` → int and None, a Literal of words → str. A whole number
-    will do for a fraction."""
+    """Return the types that a field may hold: `int | None` → int and None, a Literal of words →
+    str. A whole number is accepted for a fraction."""
     types = {type(arg) if isinstance(arg, str) else arg for arg in get_args(hint)} or {hint}
     return types | {int} if float in types else types
 
 
 def token_ids(values: Any, config: ModelConfig) -> TokenIds:
-    """Reads the ids from JSON values; every id is a token of the vocabulary that the model
+    """Read the ids from JSON values. Every id must be a token of the vocabulary that the model
     generates."""
     for role, index in checked_fields(TokenIds, values).items():
         if role != "strip" and index is not None and not 0 <= index < config.output_vocab_size:

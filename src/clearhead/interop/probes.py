@@ -1,4 +1,5 @@
-"""The tokens on which two models are compared: random ones, and edge cases where ports go wrong."""
+"""The tokens on which two models are compared: random tokens, and edge cases in which ports go
+wrong."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -27,7 +28,7 @@ class Probe:
 
     @torch.no_grad()
     def ours(self, model: Model) -> Tensor:
-        """Logits of the clearhead model."""
+        """Return the logits of the clearhead model."""
         match model:
             case Seq2Seq():
                 assert self.source is not None
@@ -40,7 +41,7 @@ class Probe:
                 return model(self.tokens, real=self.real, segments=self.segments)
 
     def theirs(self, config: ModelConfig) -> dict[str, Tensor]:
-        """The probe's tensors by the names that transformers and ONNX graphs have for them."""
+        """Return the probe's tensors by the names that transformers and ONNX graphs use."""
         tokens, mask = self.tokens, self.real.long()
         match config.family:
             case "encoder-decoder":
@@ -52,7 +53,7 @@ class Probe:
                     "decoder_attention_mask": mask,
                 }
             case "decoder":
-                # Without them, padding on the left moves every position.
+                # Without these, padding on the left would move every position.
                 positions = masks.count_positions(self.real)
                 return {"input_ids": tokens, "attention_mask": mask, "position_ids": positions}
             case "encoder":
@@ -61,7 +62,7 @@ class Probe:
 
 
 def probes(config: ModelConfig) -> Iterator[Probe]:
-    """The same probes for the same configuration."""
+    """Return the probes, which are the same for the same configuration."""
     draw = torch.Generator().manual_seed(0)
     longest = longest_probe(config)
     usual = min(longest, 16)
@@ -75,8 +76,8 @@ def probes(config: ModelConfig) -> Iterator[Probe]:
 
 
 def batch_of_five(config: ModelConfig) -> Probe:
-    """All lengths different, and one row without a single token: for formats whose batch is an axis
-    of the file."""
+    """Return a batch of five rows of different lengths, one of them empty, for formats whose files
+    have an axis for the batch."""
     lengths = [min(length, longest_probe(config)) for length in (5, 4, 3, 2, 0)]
     draw = torch.Generator().manual_seed(1)
     return _probe(config, draw, "a batch of 5 with an empty row", lengths)
@@ -117,7 +118,8 @@ def _rows(
     *,
     left: bool = False,
 ) -> tuple[Tensor, Tensor]:
-    """A row of random tokens per length, none of them the padding, and which are real."""
+    """Return a row of random tokens per length, and a mask of the real ones. No token is the
+    padding."""
     index = torch.arange(max(lengths)).expand(len(lengths), -1)
     real = index < torch.tensor(lengths)[:, None]
     real = real.flip(1) if left else real

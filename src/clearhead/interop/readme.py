@@ -1,5 +1,5 @@
-"""A README in every exported folder, for people who have never heard of clearhead: what it is, and
-a few lines that run as they stand."""
+"""Writes a README into every exported folder, for people who have never heard of clearhead: what
+the model is, and a few lines that run unchanged."""
 
 from pathlib import Path
 from typing import Literal
@@ -13,8 +13,8 @@ README = "README.md"
 Library = Literal["huggingface", "ctranslate2", "onnx"]
 
 JOINED = "decoder on pairs"
-"""The name for a decoder, beside the families, that reads a line and writes its translation after
-it."""
+"""The name, besides those of the families, for a decoder that reads a line and generates its
+translation after it."""
 
 CLASSIFIER = "classifier"
 """The name for an encoder with a head for labels."""
@@ -174,7 +174,7 @@ console.log(await classify(["A text to label"]));
 def write_readme(
     folder: Path, library: Library, description: Description, certificate: Certificate
 ) -> None:
-    """Writes the README.md of an exported folder: how to open it, with commands that run."""
+    """Write the README.md of an exported folder: how to open it, with commands that run."""
     config, ids = description.model, description.ids
     kind = config.family if ids.target_start is None else JOINED
     kind = CLASSIFIER if config.labels else kind

@@ -1,9 +1,9 @@
-"""Named tensors in safetensors files: one, or several with an index. The layout is that of Hugging
-Face.
+"""Reads and writes named tensors in safetensors files: one file, or several with an index. The
+layout is that of Hugging Face.
 
-Reading trusts nothing: the headers are checked before any tensor is read, and a tensor is read
-when it is asked for. Writing makes one shard at a time: a model of any size passes through the
-memory of its largest shard.
+Reading trusts nothing: the headers are checked before any tensor is read, and each tensor is read
+only when the caller asks for it. Writing makes one shard at a time, so that a model of any size
+only needs the memory of its largest shard.
 """
 
 import math
@@ -64,7 +64,7 @@ class TensorFiles:
         self._exit.close()
 
     def read(self, name: str) -> Tensor:
-        """One tensor, read from its file now; finite numbers only."""
+        """Read one tensor from its file now. All its numbers must be finite."""
         tensor = self._files[name].get_tensor(name)
         if tensor.numel() and tensor.is_floating_point():
             least, greatest = tensor.aminmax()  # NaN passes through both
@@ -110,7 +110,7 @@ class TensorFiles:
 
 
 def _shard_index(folder: Path) -> dict[str, str]:
-    """Tensor → file; empty where one file holds all."""
+    """Return the file of each tensor; empty if one file holds all."""
     if has_file(folder, WHOLE):
         return {}
     if not has_file(folder, INDEX):
@@ -135,7 +135,7 @@ def _shard_index(folder: Path) -> dict[str, str]:
 
 
 class Piece(NamedTuple):
-    """Tensors that are computed together, when their shard is written."""
+    """Tensors that are computed together when their shard is written."""
 
     shapes: dict[str, Sequence[int]]
     make: Callable[[], Sequence[Tensor]]
@@ -148,7 +148,7 @@ def write_tensors(
     dtype: torch.dtype,
     max_shard_bytes: int = MAX_SHARD_BYTES,
 ) -> None:
-    """Writes one file; or shards of at most `max_shard_bytes` (or of one piece), and an index."""
+    """Write one file, or shards of at most `max_shard_bytes` (or of one piece) and an index."""
     shards: list[list[Piece]] = [[]]
     filled = total = 0
     for piece in pieces:
@@ -188,6 +188,6 @@ def _n_bytes(shape: Sequence[int], dtype: torch.dtype) -> int:
 
 
 def listed(names: Sequence[str], most: int = 5) -> str:
-    """The first few names, for an error."""
+    """Return the first few names, for an error."""
     more = f" and {len(names) - most} more" if len(names) > most else ""
     return ", ".join(map(repr, names[:most])) + more

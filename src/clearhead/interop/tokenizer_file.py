@@ -1,5 +1,5 @@
-"""`tokenizer.json` as untrusted input: opened, checked against the model, and copied. The package
-`text` interprets it."""
+"""Handles `tokenizer.json` as untrusted input: opens it, checks it against the model, and copies
+it. The package `text` interprets it."""
 
 import json
 from collections.abc import Iterator
@@ -19,17 +19,17 @@ SOURCE, TARGET = "tokenizer.source.json", "tokenizer.target.json"
 
 
 def has_tokenizer(folder: Path) -> bool:
-    """Whether the folder holds a `tokenizer.json`."""
+    """Tell whether the folder contains a `tokenizer.json`."""
     return has_file(folder, TOKENIZER)
 
 
 def open_tokenizer(folder: Path, name: str = TOKENIZER) -> Tokenizer:
-    """The tokenizer of a model folder: no text can spell a control token."""
+    """Open the tokenizer of a model folder. No text can spell a control token."""
     try:
         tokenizer = library_tokenizer(read_text(folder, name))
     except ClearheadError:
         raise
-    except Exception as error:  # the library raises nothing narrower
+    except Exception as error:  # the library raises no narrower type
         raise FolderError(f"{folder / name} is not a tokenizer ({error}); is it damaged?") from None
     tokenizer.encode_special_tokens = True
     tokenizer.no_padding()
@@ -38,7 +38,7 @@ def open_tokenizer(folder: Path, name: str = TOKENIZER) -> Tokenizer:
 
 
 def copy_tokenizer(source: Path, target: Path, config: ModelConfig) -> None:
-    """Copies the tokenizer files if the model has all their tokens. The copies are equal byte for
+    """Copy the tokenizer files if the model has all their tokens. The copies are equal byte for
     byte, except that the settings for padding and cutting, which no tokenizer does here, are
     removed."""
     sizes = {TOKENIZER: config.vocab_size, SOURCE: config.vocab_size}
@@ -61,25 +61,26 @@ def copy_tokenizer(source: Path, target: Path, config: ModelConfig) -> None:
 
 
 def added_by_itself(tokenizer: Tokenizer) -> tuple[list[int], list[int]]:
-    """The ids that a tokenizer adds before and after every text in other software. clearhead adds
-    starts and ends by the model's task instead."""
+    """Return the ids that a tokenizer adds before and after every text in other software. clearhead
+    adds start and end tokens by the model's task instead."""
     for text in _short_texts(tokenizer):
         try:
             with panics_are_errors():
                 plain = tokenizer.encode(text, add_special_tokens=False).ids
                 whole = tokenizer.encode(text).ids
-        except Exception:  # a letter that it does not know; the library raises nothing narrower
+        except Exception:  # an unknown letter; the library raises no narrower type
             continue
         places = range(len(whole) - len(plain) + 1)
         at = next((i for i in places if whole[i : i + len(plain)] == plain), len(whole))
         before, behind = whole[:at], whole[at + len(plain) :]
-        if plain and not {*plain} & {*before, *behind}:  # else which of them is the text's own?
+        # otherwise, it would be unclear which of them is the text's own
+        if plain and not {*plain} & {*before, *behind}:
             return before, behind
     return [], []
 
 
 def _short_texts(tokenizer: Tokenizer) -> Iterator[str]:
-    """A letter that most tokenizers know, and tokens of their own for the others."""
+    """Yield a letter that most tokenizers know, and for other tokenizers tokens of their own."""
     yield "a"
     for index in islice(tokenizer.get_vocab(with_added_tokens=False).values(), 100):
         yield tokenizer.decode([index])

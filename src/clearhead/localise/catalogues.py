@@ -1,6 +1,6 @@
 """Reads catalogues of translations (PO and XLIFF) with translate-toolkit (the extra `localise`),
-fills the entries that have no translation, and writes the whole file. Everything else in a file
-stays as it is."""
+fills the entries that have no translation, and writes the whole file. Everything else in the file
+stays unchanged."""
 
 import gettext
 import io
@@ -22,17 +22,19 @@ NOTE = "clearhead: "
 ENDINGS = (".po", ".xlf", ".xliff")
 """The endings of the names of catalogues."""
 HEAD = 1 << 16
-"""Bytes in which a catalogue shows what it is: translators keep glossaries in its first comment."""
+"""The number of bytes in which a catalogue shows its format: translators keep glossaries in its
+first comment."""
 MAX_BYTES = 1 << 28
 _COMMENTS = re.compile(rb"(?:\s*+#[^\n]*+\n)*\s*+")
 _PO_ENTRY = re.compile(rb'(?:domain|msgctxt|msgid)\s*"')
 SINGLE_FORM = 5
-"""gettext's own limit (OFTEN in msgl-check.c): a form that at most so many of the numbers up to
-1000 take may leave the number out."""
+"""gettext's own limit (OFTEN in msgl-check.c): a form that is used for at most this many of the
+numbers up to 1000 may leave the number out."""
 
 
 def kind_of_catalogue(head: bytes) -> CatalogueKind | None:
-    """What a file that begins with these bytes is, if it is a catalogue of translations."""
+    """Return the format of a file that begins with these bytes, if it is a catalogue of
+    translations."""
     head = head.removeprefix(b"\xef\xbb\xbf")
     comments = _COMMENTS.match(head)
     if comments and _PO_ENTRY.match(head, comments.end()):
@@ -63,12 +65,12 @@ class CatalogueEntry:
 
     @property
     def is_open(self) -> bool:
-        """Whether it waits for a translation: it has none, not even a draft."""
+        """Tell whether the entry needs a translation: it has none, not even a draft."""
         return not any(self._targets) and any(source.strip() for source in self.sources)
 
     @property
     def translated(self) -> list[TranslatedPair]:
-        """The pairs that a person has approved."""
+        """Return the pairs that a person has approved."""
         if _is_draft(self.unit) or len(self._targets) != len(self.sources):
             return []
         if self.elements is not None:  # its tags are those of this entry
@@ -83,11 +85,11 @@ class CatalogueEntry:
         return [str(each) for each in getattr(target, "strings", [target]) if each]
 
     def can_hold(self, text: str) -> bool:
-        """Whether a text has every element of the source, properly nested."""
+        """Tell whether a text has every element of the source, properly nested."""
         return self.elements is None or self.elements.tagged.parts_of(text) is not None
 
     def fill(self, texts: list[str], note: str) -> None:
-        """Writes a translation that a person has to look at, and a note on where it is from."""
+        """Write a translation that a person has to check, with a note on its origin."""
         self.unit.target = texts if len(texts) > 1 or self.unit.hasplural() else texts[0]
         if self.elements is not None:
             self.elements.write(self.unit.target_dom, texts[0])
@@ -139,7 +141,7 @@ class Catalogue:
         return CatalogueEntry(unit, sources, rules_of(flags))
 
     def write(self, path: Path) -> None:
-        """Writes the catalogue, whole or not at all."""
+        """Write the catalogue, whole or not at all."""
         out = io.BytesIO()
         self.store.serialize(out)
         try:
@@ -151,7 +153,7 @@ class Catalogue:
 
 
 def read_pairs(path: Path) -> Iterator[TranslatedPair]:
-    """The pairs that people have translated in a catalogue, in its order."""
+    """Return the pairs that people have translated in a catalogue, in its order."""
     for entry in Catalogue(path).entries:
         yield from entry.translated
 
@@ -175,14 +177,15 @@ def _parse(path: Path, kind: CatalogueKind, content: bytes) -> Any:
         reader = xliff.Xliff1File if is_first else xliff2.Xliff2File
     try:
         store = reader(io.BytesIO(content))
-    except Exception as error:  # it raises whatever its parsers raise
+    except Exception as error:  # the toolkit raises whatever its parsers raise
         raise DataError(f"{path} cannot be read as {kind.upper()} ({error})") from None
     return store
 
 
 def _is_draft(unit: Any) -> bool:
-    """Whether somebody still has to look at the translation. Few programs that write XLIFF 1.2 say
-    `approved`, without which the toolkit takes all for drafts: its `state` says it."""
+    """Tell whether somebody still has to check the translation. Few programs that write XLIFF 1.2
+    set `approved`, without which the toolkit takes all translations for drafts; the `state` decides
+    instead."""
     if type(unit).__name__ != "Xliff1Unit":
         return unit.isfuzzy()
     state = unit.target_dom.get("state", "") if unit.target_dom is not None else "new"
@@ -190,8 +193,8 @@ def _is_draft(unit: Any) -> bool:
 
 
 def _plural_forms(store: Any) -> tuple[bool, ...] | None:
-    """Whether each plural form of a PO file is translated from msgid_plural: it is, unless the form
-    is used for one and few other numbers. None: the header does not say."""
+    """Tell for each plural form of a PO file whether it is translated from msgid_plural. It is,
+    unless the form is used only for 1 and few other numbers. None: the header does not say."""
     n_forms, expression = store.getheaderplural()
     if n_forms is None or expression is None:
         return None

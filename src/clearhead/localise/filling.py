@@ -1,4 +1,4 @@
-"""Fills what is missing in a catalogue: from the memory if it has exactly the same text, otherwise
+"""Fills the open entries of a catalogue: from the memory if it has exactly the same text, otherwise
 with a translator."""
 
 from collections import Counter
@@ -12,7 +12,7 @@ from clearhead.localise.menu_keys import MenuKey, with_menu_key, without_menu_ke
 
 
 class Draft(NamedTuple):
-    """A translation that a person has to look at."""
+    """A translation that a person has to check."""
 
     text: str
     confidence: float
@@ -26,7 +26,8 @@ TranslationMemory = dict[str, str]
 
 
 def memory_of(pairs: Iterable[TranslatedPair]) -> TranslationMemory:
-    """The most frequent translation of each text; of equally frequent ones, the first."""
+    """Return the most frequent translation of each text; of equally frequent translations, the
+    first."""
     counts: dict[str, Counter[str]] = {}
     for source, target in pairs:
         counts.setdefault(source, Counter())[target] += 1
@@ -56,7 +57,7 @@ class Filled:
 
     @property
     def kept(self) -> int:
-        """Entries that a person had translated before, or begun to."""
+        """The number of entries that a person had already translated, or begun to."""
         n_open = len(self.open) + len(self.unsure)
         return self.entries - self.remembered - self.translated - n_open
 
@@ -75,8 +76,8 @@ def fill(
     *,
     leave_below: float = 0.0,
 ) -> Filled:
-    """Fills the entries that are open. Each text is translated once, even if several forms come
-    from it. Translations with a confidence below `leave_below` are not written."""
+    """Fill the open entries. Each text is translated once, even if several forms come from it.
+    Translations with a confidence below `leave_below` are not written."""
     filled = Filled(len(catalogue.entries), catalogue.left_out)
     waiting: list[CatalogueEntry] = []
     for entry in catalogue.entries:
@@ -113,7 +114,7 @@ def fill(
 
 
 def _from_memory(source: str, entry: CatalogueEntry, memory: TranslationMemory) -> str | None:
-    """The translation that the memory has, if it keeps the spans."""
+    """Return the translation in the memory, if it keeps the spans."""
     target = memory.get(source)
     masked = mask(source, entry.rules)
     if target is None or not masked.is_kept_by(target):
@@ -129,7 +130,7 @@ def _without_spans(source: str, entry: CatalogueEntry) -> _Text:
 
 
 def _as_in_catalogue(text: _Text, answer: Draft | None, language: str) -> str | None:
-    """The translation as the catalogue has it; None if it does not keep every span."""
+    """Return the translation in the form of the catalogue; None if it does not keep every span."""
     if answer is None:
         return None
     masked = mask(answer.text, text.masked.rules)

@@ -25,14 +25,14 @@ _SPACED = re.compile(rf"[^\W{UNSPACED}]")
 
 
 class Term(NamedTuple):
-    """A term of the source, and what it is called in the target."""
+    """A term of the source with its translation."""
 
     source: str
     target: str
 
 
 class TermUse(NamedTuple):
-    """A term that a text has."""
+    """A term in a text, and whether its translation uses it."""
 
     term: Term
     is_used: bool
@@ -64,8 +64,8 @@ class Glossary(Mapping[str, str]):
         return len(self.terms)
 
     def with_terms(self, pieces: Sequence[str | int]) -> PiecesWithTerms:
-        """The pieces of a text, its terms as pieces of their own: from the left, the longest
-        first. The blank before a term belongs to it, as it does in most tokenizers."""
+        """Split a text into pieces, with terms as pieces of their own: from the left, the longest
+        term first. The blank before a term belongs to it, as in most tokenizers."""
         found: list[str | int | Term] = []
         for piece in pieces:
             if isinstance(piece, int):
@@ -84,7 +84,7 @@ class Glossary(Mapping[str, str]):
         return tuple(found)
 
     def terms_in(self, pieces: Sequence[str | int]) -> tuple[Term, ...]:
-        """The terms of a text, each once."""
+        """Return the terms of a text, each once."""
         found: dict[str, Term] = {}
         for text in (piece for piece in pieces if isinstance(piece, str)):
             for start, stop, target in self._matches(text):
@@ -92,7 +92,7 @@ class Glossary(Mapping[str, str]):
         return tuple(found.values())
 
     def _matches(self, text: str) -> Iterator[tuple[int, int, str]]:
-        """Start, stop and translation of each term."""
+        """Yield the start, the stop and the translation of each term."""
         units = list(_UNIT.finditer(text))
         keys = tuple(_key(unit[0]) for unit in units)
         start = 0
@@ -101,7 +101,8 @@ class Glossary(Mapping[str, str]):
                 target = self._by_key.get(keys[start : start + length])
                 if target is not None and start + length <= len(keys):
                     stop = units[start + length - 1].end()
-                    if category(text[stop : stop + 1] or " ")[0] != "M":  # of the letter before it
+                    # which belong to the letter before them
+                    if category(text[stop : stop + 1] or " ")[0] != "M":
                         yield units[start].start(), stop, target
                         start += length - 1
                         break
@@ -109,7 +110,7 @@ class Glossary(Mapping[str, str]):
 
 
 def is_used(target: str, text: str) -> bool:
-    """Whether a text has the term, the last word with an ending of a few letters or without."""
+    """Tell whether a text contains the term. The last word may have an ending of a few letters."""
     target_keys, keys = _keys(target), _keys(text)
     *first, last = target_keys
     for start in range(len(keys) - len(target_keys) + 1):
@@ -124,12 +125,12 @@ def is_used(target: str, text: str) -> bool:
 
 
 def with_blank(target: str) -> str:
-    """A term as it stands inside a text: after a blank, if its script has blanks."""
+    """Return a term as it occurs inside a text: after a blank, if its script has blanks."""
     return f" {target}" if _SPACED.match(target) else target
 
 
 def terms_of_both(glossary: Glossary, pieces: Sequence[str | int], target: str) -> PiecesWithTerms:
-    """The pieces of a source; only those terms are marked whose translation the target has."""
+    """Return the pieces of a source. Only terms whose translation is in the target are marked."""
     marked = glossary.with_terms(pieces)
     terms = {piece for piece in marked if isinstance(piece, Term)}
     used = {term for term in terms if is_used(term.target.strip(), target)}
@@ -145,7 +146,7 @@ def terms_of_both(glossary: Glossary, pieces: Sequence[str | int], target: str) 
 
 
 def read_glossary(path: Path) -> Glossary:
-    """A glossary from a CSV file in UTF-8: a term and its translation in each line."""
+    """Read a glossary from a CSV file in UTF-8, with a term and its translation in each line."""
     if path.exists() and not path.is_file():
         raise DataError(f"{path} is not a file; give a CSV file of terms")
     try:
@@ -185,7 +186,7 @@ def read_glossary(path: Path) -> Glossary:
 
 
 def as_glossary(glossary: Mapping[str, str] | str | Path | None) -> Glossary | None:
-    """A glossary from a dictionary or a CSV file; None if there are no terms."""
+    """Make a glossary from a dictionary or a CSV file; None if there are no terms."""
     if isinstance(glossary, Glossary):
         return glossary
     if isinstance(glossary, str | Path):
@@ -212,7 +213,7 @@ class WrongTerm(NamedTuple):
 
 
 def wrong_in(source: str, target: str) -> WrongTerm | None:
-    """What is wrong with a term, and what to do; None if nothing is."""
+    """Say what is wrong with a term, and what to do; None if nothing is wrong."""
     for what, text in (("term", source), ("translation", target)):
         if not text.strip():
             return WrongTerm(what, "is empty", "write it, or leave the term out")
@@ -228,7 +229,8 @@ def wrong_in(source: str, target: str) -> WrongTerm | None:
 
 
 def _keys(text: str) -> tuple[str, ...]:
-    """The words of a text, and what stands between them, as they are compared."""
+    """Return the words of a text, and the text between them, in the form in which they are
+    compared."""
     return tuple(_key(unit) for unit in _UNIT.findall(text))
 
 

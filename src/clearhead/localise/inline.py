@@ -1,4 +1,4 @@
-"""Elements inside a text, such as those of HTML and XLIFF, as tags that are short and simple: spans
+"""Turns elements inside a text, such as those of HTML and XLIFF, into short and simple tags: spans
 that a translation keeps like any other."""
 
 import re
@@ -35,7 +35,8 @@ class TaggedText:
         self._form = re.compile(rf"(</?{prefix}\d+/?>)")
 
     def parts_of(self, translation: str) -> list[str | Inline] | None:
-        """The parts of a translation; None unless it has each element once, and properly nested."""
+        """Return the parts of a translation; None unless it has each element once, and properly
+        nested."""
         pieces = self._form.split(translation)
         if sorted(pieces[1::2]) != sorted(self._tags):
             return None

@@ -34,13 +34,13 @@ class MaskedText:
 
     @property
     def has_text(self) -> bool:
-        """Whether there is anything to translate."""
+        """Tell whether there is anything to translate."""
         return any(isinstance(piece, str) and piece.strip() for piece in self.pieces)
 
     @cached_property
     def in_order(self) -> tuple[int, ...]:
-        """The spans that take unnumbered arguments, unless they can be numbered: these may not
-        change places."""
+        """Return the spans that take unnumbered arguments, which may not change places unless they
+        can be numbered."""
         taking = tuple(number for number, span in enumerate(self.spans) if span.takes)
         if self.rules.numbered and all(self.spans[number].takes == 1 for number in taking):
             return ()
@@ -48,18 +48,18 @@ class MaskedText:
 
     @cached_property
     def tags(self) -> dict[int, int]:
-        """Tags that open → the tags that close them."""
+        """Return the closing tag of each opening tag."""
         return pairs_of_tags(self.spans)
 
     @cached_property
     def unused_signs(self) -> frozenset[str]:
-        """Characters that could begin a span and that the text between the spans does not have: a
-        translation needs none of them either."""
+        """Return characters that could begin a span and that do not occur in the text between the
+        spans. A translation needs none of them either."""
         text = "".join(piece for piece in self.pieces if isinstance(piece, str))
         return frozenset(signs_of(self.rules)) - frozenset(text)
 
     def restore(self, pieces: Sequence[str | int]) -> str:
-        """The text of a translation's pieces, with the spans for their numbers. Arguments that have
+        """Put the spans back for their numbers in a translation's pieces. Arguments that have
         changed places are numbered. Control characters, and what is no character, are left out
         unless the source has them."""
         numbers = [piece for piece in pieces if isinstance(piece, int)]
@@ -80,8 +80,8 @@ class MaskedText:
         return self.before + "".join(parts).strip() + self.behind
 
     def is_kept_by(self, text: str) -> bool:
-        """Whether a translation has the same spans, each as often. Text may touch an address, so
-        that more would count to it; it only has to be there."""
+        """Tell whether a translation has the same spans, each as often. Text may touch an address,
+        so that more would count as part of it; the address only has to occur."""
         other = find_spans(text, self.rules)
         in_source, in_text = (
             Counter(name for name, span in zip(identities(spans), spans) if span.kind != "url")
@@ -92,7 +92,7 @@ class MaskedText:
 
 
 def mask(text: str, rules: SpanRules = SpanRules()) -> MaskedText:  # noqa: B008 (frozen)
-    """Replaces the spans of a text by numbers."""
+    """Replace the spans of a text by numbers."""
     stripped = text.strip()
     start = text.index(stripped)
     spans = find_spans(stripped, rules)
@@ -102,7 +102,7 @@ def mask(text: str, rules: SpanRules = SpanRules()) -> MaskedText:  # noqa: B008
 
 
 def with_numbers(text: str, numbered: dict[int, Span]) -> Pieces:
-    """The text with these spans as their numbers; no piece of text is empty."""
+    """Return the text with these spans as their numbers. No piece of text is empty."""
     pieces: list[str | int] = []
     end = 0
     for number, span in sorted(numbered.items(), key=lambda item: item[1].start):
@@ -117,9 +117,9 @@ def mask_pair(
     most: int,
     rules: SpanRules = SpanRules(),  # noqa: B008 (frozen)
 ) -> tuple[Pieces, Pieces]:
-    """A source and its translation, with numbers for the spans that both have: at most so many.
-    What only one of them has stays text, since a number that is not copied would teach to drop
-    it."""
+    """Mask a source and its translation: at most `most` spans that both have become numbers. A span
+    that only one of them has stays text, since a number that is not copied would teach the model to
+    drop numbers."""
     spans, others = find_spans(source, rules), find_spans(target, rules)
     places: dict[str, list[Span]] = {}
     for name, span in zip(identities(others), others):
@@ -136,8 +136,8 @@ def mask_pair(
 
 
 def masked_like(source: MaskedText, target: str, most: int) -> Pieces:
-    """A given translation of a text, with the numbers of the spans that it shares with it, of those
-    below `most`; any other span is text."""
+    """Mask a given translation of a text: spans that it shares with the text get the text's
+    numbers, if these are below `most`. Any other span stays text."""
     numbers: dict[str, list[int]] = {}
     for number, name in enumerate(identities(source.spans)[:most]):
         numbers.setdefault(name, []).append(number)

@@ -1,5 +1,5 @@
-"""The accelerator key of a menu entry: `_File`, `&Quit`. It is not copied: a translation gets its
-own key, as is usual in its language (`_Fichier`, `文件(_F)`)."""
+"""The accelerator key of a menu entry: `_File`, `&Quit`. It is not copied: a translation gets a key
+of its own, as is usual in its language (`_Fichier`, `文件(_F)`)."""
 
 import re
 from collections.abc import Sequence
@@ -26,7 +26,8 @@ class MenuKey(NamedTuple):
 
 
 def without_menu_key(pieces: Pieces) -> tuple[Pieces, MenuKey | None]:
-    """The pieces of a text without its menu key. A text that has the sign twice has none."""
+    """Return the pieces of a text without its menu key. A text that has the sign twice has no menu
+    key."""
     texts = [piece for piece in pieces if isinstance(piece, str)]
     if sum(map(len, texts)) > MAX_LENGTH:
         return pieces, None
@@ -48,9 +49,9 @@ def without_menu_key(pieces: Pieces) -> tuple[Pieces, MenuKey | None]:
 
 
 def with_menu_key(pieces: Sequence[str | int], menu_key: MenuKey, language: str) -> list[str | int]:
-    """The pieces of a translation with a menu key. In a script without keys, the source's key
-    follows the text in brackets; in others, the key is the same letter, if there is one, or the
-    first."""
+    """Add a menu key to the pieces of a translation. In a script without keys, the source's key
+    follows the text in brackets; in others, the key is the same letter, if it occurs, or the first
+    letter."""
     sign, letter = menu_key
     places = [number for number, piece in enumerate(pieces) if isinstance(piece, str)]
     texts = list(pieces)
@@ -70,8 +71,8 @@ def with_menu_key(pieces: Sequence[str | int], menu_key: MenuKey, language: str)
 
 
 def training_pair(source: str, target: str, most: int) -> tuple[Pieces, Pieces]:
-    """A pair for training: at most so many of its spans are numbers, and it has no menu keys, which
-    are added after translating."""
+    """Make a pair for training. At most `most` of its spans are numbers, and it has no menu keys,
+    which are added after translating."""
     pair = mask_pair(source, target, most)
     (plain, key), (plain_target, target_key) = map(without_menu_key, pair)
     return pair if key is None or target_key is None else (plain, plain_target)

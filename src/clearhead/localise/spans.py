@@ -1,6 +1,6 @@
-"""Spans of a text that a translation has to keep as they are: `%s`, `{name}`, `<b>`, `&amp;`, web
-addresses, roles such as ``:ref:`x` ``. Which signs begin one depends on the format of the text, as
-gettext's flags name it."""
+"""Finds the spans of a text that a translation must keep unchanged: `%s`, `{name}`, `<b>`, `&amp;`,
+web addresses, roles such as ``:ref:`x` ``. The format of the text, as gettext's flags name it,
+decides which signs begin a span."""
 
 import re
 from collections.abc import Iterable, Sequence
@@ -9,9 +9,9 @@ from functools import cache, cached_property
 from typing import Literal
 
 Reading = Literal["always", "likely", "never"]
-"""Whether a sign such as % begins a placeholder. "always": each of them does, or is written twice.
-"likely": where what follows looks like one; a % that begins none is a span of its own, since beside
-other text it could become one. "never": it is text."""
+"""When a sign such as % begins a placeholder. "always": each one does, or is written twice.
+"likely": if the text after it looks like a placeholder; a % that begins none is a span of its own,
+since beside other text it could become one. "never": the sign is text."""
 SpanKind = Literal["printf", "brace", "shell", "tag", "entity", "role", "url"]
 
 _NUMBERED = frozenset(["c", "objc", "gcc-internal", "php", "perl", "awk"])
@@ -22,7 +22,8 @@ _SHELL = frozenset(["sh"])
 
 @dataclass(frozen=True)
 class SpanRules:
-    """What counts as a placeholder in a text. Tags, entities, roles and addresses always do."""
+    """The rules for placeholders in a text. Tags, entities, roles and addresses are always
+    spans."""
 
     printf: Reading = "likely"
     brace: Reading = "likely"
@@ -32,7 +33,7 @@ class SpanRules:
 
 
 def rules_of(flags: Iterable[str]) -> SpanRules:
-    """The rules that gettext's flags ask for: `c-format`, `no-c-format`, `python-brace-format`…"""
+    """Return the rules for gettext's flags: `c-format`, `no-c-format`, `python-brace-format`…"""
     readings: dict[str, Reading] = {}
     formats = {flag.removesuffix("-format") for flag in flags if flag.endswith("-format")}
     groups = (("printf", _PRINTF), ("brace", _BRACE), ("shell", _SHELL))
@@ -48,7 +49,7 @@ def rules_of(flags: Iterable[str]) -> SpanRules:
 
 @dataclass(frozen=True)
 class Span:
-    """A stretch of a text that has to survive."""
+    """A part of a text that must survive translation."""
 
     start: int
     text: str
@@ -61,8 +62,8 @@ class Span:
 
     @cached_property
     def takes(self) -> int:
-        """How many unnumbered arguments it takes: `%s` one, `%*d` two, `%2$s`, `%%` and `{name}`
-        none."""
+        """The number of unnumbered arguments that the span takes: `%s` one, `%*d` two, `%2$s`, `%%`
+        and `{name}` none."""
         if self.kind == "printf" and _UNNUMBERED.fullmatch(self.text):
             return 1 + self.text.count("*")
         return int(self.kind == "brace" and self.text[1:2] in ("}", ":", "!"))
@@ -70,7 +71,7 @@ class Span:
     @cached_property
     def tag(self) -> tuple[str, bool] | None:
         """The name of a tag, and whether it opens or closes; None for anything else, and for tags
-        that stand alone (`<br/>`)."""
+        without an end tag (`<br/>`)."""
         match = _TAG_NAME.match(self.text) if self.kind == "tag" else None
         if match is None or self.text.endswith("/>"):
             return None
@@ -78,7 +79,7 @@ class Span:
 
 
 def find_spans(text: str, rules: SpanRules) -> list[Span]:
-    """The spans of a text, in their order; they do not overlap."""
+    """Return the spans of a text, in their order. They do not overlap."""
     return [
         Span(match.start(), match[0], match.lastgroup)  # pyright: ignore[reportArgumentType]
         for match in _pattern(rules).finditer(text)
@@ -86,8 +87,8 @@ def find_spans(text: str, rules: SpanRules) -> list[Span]:
 
 
 def pairs_of_tags(spans: Sequence[Span]) -> dict[int, int]:
-    """The number of each tag that opens → the number of the one that closes it. What is not nested
-    in the text itself has no partner."""
+    """Return the number of the closing tag for each tag that opens. Tags that are not nested in the
+    text itself have no partner."""
     opened: list[tuple[str, int]] = []
     pairs: dict[int, int] = {}
     for number, span in enumerate(spans):
@@ -104,8 +105,8 @@ def pairs_of_tags(spans: Sequence[Span]) -> dict[int, int]:
 
 
 def identities(spans: Sequence[Span]) -> list[str]:
-    """What each span means: its text; an unnumbered argument gets its number, so that the second
-    `%s` becomes `%2$s`."""
+    """Return the meaning of each span, which is its text. An unnumbered argument gets its number,
+    so that the second `%s` becomes `%2$s`."""
     n_taken, names = 0, list[str]()
     for span in spans:
         numbered = span.kind == "printf" and span.takes == 1
@@ -115,12 +116,12 @@ def identities(spans: Sequence[Span]) -> list[str]:
 
 
 def with_number(span: Span, number: int) -> str:
-    """`%s` as `%2$s`."""
+    """Return `%s` as `%2$s`."""
     return f"%{number}${span.text[1:]}"
 
 
 def signs_of(rules: SpanRules) -> str:
-    """The characters without which a text has no spans but addresses."""
+    """Return the characters without which a text has no spans except addresses."""
     percent = "" if rules.printf == "never" else "%"
     braces = "" if rules.brace == rules.shell == "never" else "{}$"
     return f"<>&`{percent}{braces}"

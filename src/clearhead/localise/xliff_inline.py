@@ -1,5 +1,5 @@
-"""Elements inside the texts of XLIFF, such as `<g>` and `<ph>`: short tags stand for them in a text
-that is translated, and they stand in its translation again."""
+"""Handles elements inside the texts of XLIFF, such as `<g>` and `<ph>`: short tags replace them in
+a text that is translated, and the elements are put back into its translation."""
 
 from collections.abc import Iterator
 from copy import deepcopy
@@ -11,8 +11,8 @@ AROUND_TEXT = frozenset({"g", "mrk", "pc"})
 """Elements whose text is translated. The text of other elements, such as `<ph>`, is code, as is
 everything inside it."""
 BEGIN = {"bpt": "ept", "bx": "ex", "sc": "ec", "sm": "em"}
-"""Elements that begin a stretch, and those that end it. The end names its beginning: by `rid`, or
-the same `id`, in XLIFF 1.2; by `startRef` in 2.0."""
+"""Elements that begin a part of the text, and those that end it. The end names its beginning: by
+`rid` or the same `id` in XLIFF 1.2, and by `startRef` in 2.0."""
 
 
 class InlineElements:
@@ -28,7 +28,7 @@ class InlineElements:
             self.tagged = TaggedText(parts)
 
     def _parts(self, element: Any) -> Iterator[str | Inline]:
-        """The texts of an element, and what stands between them."""
+        """Yield the texts of an element, and the elements between them."""
         if element.text:
             yield element.text
         for child in element:
@@ -44,7 +44,7 @@ class InlineElements:
                 yield child.tail
 
     def _paired(self, parts: list[str | Inline]) -> list[str | Inline]:
-        """The parts, in which `<bpt>` opens what its `<ept>` closes."""
+        """Return the parts, in which `<bpt>` opens what its `<ept>` closes."""
         begun: dict[tuple[str, str], int] = {}
         paired: list[str | Inline] = []
         for part in parts:
@@ -71,7 +71,7 @@ class InlineElements:
         ]
 
     def write(self, target: Any, text: str) -> None:
-        """Writes a translation with these elements into an element."""
+        """Write a translation with these elements into an element."""
         parts = self.tagged.parts_of(text)
         assert parts is not None
         for child in list(target):
@@ -100,7 +100,8 @@ class InlineElements:
 
     @staticmethod
     def target_of(unit: Any) -> str:
-        """The translation of a unit: all its text, or a sign that stands for elements alone."""
+        """Return the translation of a unit: all its text, or a sign that stands for elements
+        alone."""
         target = unit.target_dom
         if target is None:
             return ""
@@ -108,5 +109,5 @@ class InlineElements:
 
 
 def _name(element: Any) -> str:
-    """The name without its namespace; comments have none."""
+    """Return the name without its namespace; comments have none."""
     return element.tag.rpartition("}")[2] if isinstance(element.tag, str) else ""

@@ -1,4 +1,4 @@
-"""Training on many accelerators: what it takes, before any is rented."""
+"""Plans training on many accelerators, before you rent them."""
 
 from clearhead.config.tasks import Assumptions
 from clearhead.scale.figures import Figure

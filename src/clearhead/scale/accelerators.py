@@ -23,22 +23,22 @@ class Accelerator:
     dollars_per_hour: float
     source: str
     utilisation: str | None = None
-    """Name of the published utilisation that is taken unless another is given."""
+    """Name of the published utilisation that is used unless another is given."""
 
     def bandwidth(self, ranks: int) -> float:
-        """The bandwidth of one rank in a group of so many neighbours."""
+        """Return the bandwidth of one rank in a group of this many neighbours."""
         return self.link if ranks <= self.per_node else self.network
 
 
 @cache
 def accelerators() -> dict[str, Accelerator]:
-    """The whole table, by name."""
+    """Return the whole table, by name."""
     table = tomllib.loads(TABLE.read_text(encoding="utf-8"))
     return {name: Accelerator(name=name, **row) for name, row in table.items()}
 
 
 def accelerator(name: str) -> Accelerator:
-    """A row of the table; an unknown name is refused with the nearest."""
+    """Return a row of the table. Raises with the nearest name if there is none."""
     if name not in accelerators():
         raise ClearheadError(f"there is no accelerator {name!r}; {nearest(name, accelerators())}")
     return accelerators()[name]

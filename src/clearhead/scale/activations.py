@@ -1,5 +1,5 @@
-"""What a step keeps between forward and backward: the model's own code run on fake tensors, which
-have shapes and no memory, with every allocation counted."""
+"""Counts what a step keeps between forward and backward: the model's own code runs on fake tensors,
+which have shapes but no memory, and every allocation is counted."""
 
 import weakref
 from dataclasses import dataclass, fields, replace
@@ -43,7 +43,7 @@ class Activations:
 def activations(
     model: ModelConfig, train: TrainConfig, *, rows: int, length: int, sharded: bool
 ) -> Activations:
-    """Traces a step with one row and with two: all four figures grow by the same amount with each
+    """Trace a step with one row and with two: all four figures grow by the same amount with each
     row."""
     keys = replace(
         TrainConfig(),
@@ -60,7 +60,7 @@ def activations(
 
 
 def _on_the_line(first: Activations, second: Activations, at: float) -> Activations:
-    """Where the line through two points, at 0 and at 1, is at this place."""
+    """Return the value at this place on the line through two points, at 0 and at 1."""
     pairs = {e.name: (getattr(first, e.name), getattr(second, e.name)) for e in fields(Activations)}
     return Activations(**{name: a + at * (b - a) for name, (a, b) in pairs.items()})
 
@@ -68,8 +68,8 @@ def _on_the_line(first: Activations, second: Activations, at: float) -> Activati
 def _of_length(
     model: ModelConfig, train: TrainConfig, rows: int, length: int, sharded: bool
 ) -> Activations:
-    """A long text takes long to trace: beyond LONGEST each token adds the same, unless a matrix of
-    all pairs of tokens is held."""
+    """Count for this length. A long text takes long to trace, so each token beyond LONGEST adds the
+    same amount, unless a matrix of all pairs of tokens is held."""
     if length <= LONGEST or model.attention == "explicit" or model.positions == "alibi":
         return _of_rows(model, train, rows, length, sharded)
     half = LONGEST // 2
@@ -81,9 +81,10 @@ def _of_length(
 def _of_rows(
     model: ModelConfig, train: TrainConfig, rows: int, length: int, sharded: bool
 ) -> Activations:
-    """Traced with one and with two layers; each further layer adds the same. The kernels are the
-    CPU's: a GPU's fused norms keep less. Dropout of attention weights is left out, since a GPU's
-    kernel has its own. An encoder is counted as a decoder: with the logits of all positions."""
+    """Trace with one and with two layers; each further layer adds the same amount. The kernels are
+    those of the CPU; a GPU's fused norms keep less. Dropout of attention weights is left out, since
+    a GPU's kernel has its own. An encoder is counted as a decoder, with the logits of all
+    positions."""
     if model.family == "encoder":
         model = replace(model, family="decoder", n_segments=0, labels=())
     model = replace(model, p_attention_dropout=0.0, max_length=max(length, model.max_length))
@@ -112,7 +113,7 @@ class _Trace(NamedTuple):
 
 
 class _Allocations(TorchDispatchMode):
-    """Bytes of all storages that operations have made and that are still alive."""
+    """Counts the bytes of all storages that operations have made and that still exist."""
 
     def __init__(self, existing: list[Tensor]) -> None:
         super().__init__()

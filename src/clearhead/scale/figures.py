@@ -8,9 +8,10 @@ Origin = Literal["measured", "computed", "assumed"]
 
 @dataclass(frozen=True, kw_only=True)
 class Figure:
-    """`measured` was read off a run (of clearhead or a published one), `computed` follows from the
-    model and the layout, `assumed` is a guess that an option can replace. What is computed from an
-    assumption is an assumption."""
+    """A figure and its origin. A `measured` figure was read off a run (of clearhead or a published
+    one), a `computed` figure follows from the model and the layout, and an `assumed` figure is a
+    guess that an option can replace. A figure that is computed from an assumption is an
+    assumption."""
 
     value: float
     unit: str
@@ -20,16 +21,16 @@ class Figure:
 
 
 def measured(value: float, unit: str, why: str) -> Figure:
-    """Read off a run."""
+    """Make a figure that was read off a run."""
     return Figure(value=value, unit=unit, origin="measured", why=why)
 
 
 def computed(value: float, unit: str, why: str, *inputs: Figure) -> Figure:
-    """A figure computed from the inputs; assumed if one of them is."""
+    """Make a figure that is computed from the inputs; it is assumed if one of them is."""
     guessed = any(figure.origin == "assumed" for figure in inputs)
     return Figure(value=value, unit=unit, origin="assumed" if guessed else "computed", why=why)
 
 
 def assumed(value: float, unit: str, why: str) -> Figure:
-    """A guess."""
+    """Make a figure that is a guess."""
     return Figure(value=value, unit=unit, origin="assumed", why=why)

@@ -1,4 +1,4 @@
-"""Which layouts there are, which of them fit, and which is the fastest of those."""
+"""Lists the possible layouts, finds those that fit, and chooses the fastest of them."""
 
 import math
 from collections.abc import Iterator, Sequence
@@ -42,8 +42,8 @@ class LayoutCandidate:
 def layouts(
     model: ModelConfig, gpus: int, rows_per_step: int, per_node: int
 ) -> Iterator[RankLayout]:
-    """All layouts that deal `rows_per_step` sequences out evenly over the ranks. Tensor parallel
-    stays inside a node."""
+    """Return all layouts that deal `rows_per_step` sequences out evenly over the ranks. Tensor
+    parallelism stays inside a node."""
     for tensor in _powers(min(per_node, gpus)):
         if gpus % tensor or not _divisible(model, tensor):
             continue
@@ -72,7 +72,7 @@ def candidate(
     length: int,
     utilisation: float,
 ) -> LayoutCandidate:
-    """The layout with its memory and its times."""
+    """Return the layout with its memory and its times."""
     memory = rank_memory(model, train, layout, length=length)
     flops = flops_per_token(model, length, "without-embeddings")
     tokens = layout.rows_per_step * length / layout.ranks
@@ -88,10 +88,10 @@ def candidate(
 
 
 def fastest(candidates: Sequence[LayoutCandidate]) -> LayoutCandidate | None:
-    """The fastest of the layouts that fit. Layouts without tensor parallel come first, since
-    utilisations are measured without it and what its smaller products lose is not known; then the
-    least time counts. Equal times: the fewest tensor-parallel ranks, the largest micro-batches
-    (kernels are faster with them), the least memory."""
+    """Return the fastest of the layouts that fit. Layouts without tensor parallelism come first,
+    since utilisations are measured without it and the loss by its smaller products is not known;
+    then the lowest time counts. Of equal times, the fewest tensor-parallel ranks win, then the
+    largest micro-batches (kernels are faster with them), then the least memory."""
     return min(
         (candidate for candidate in candidates if candidate.fits),
         key=lambda candidate: (
@@ -108,8 +108,8 @@ def fastest(candidates: Sequence[LayoutCandidate]) -> LayoutCandidate | None:
 def _exchange_seconds(
     model: ModelConfig, train: TrainConfig, layout: RankLayout, kind: Accelerator
 ) -> float:
-    """The seconds that exchanging weights and gradients takes in a step. A ring sends nearly as
-    many bytes as the whole tensor has. FSDP gathers the weights for the forward and for the
+    """Return the seconds that exchanging weights and gradients takes in a step. A ring sends nearly
+    as many bytes as the whole tensor has. FSDP gathers the weights for the forward and for the
     backward pass of each micro-batch and reduces the gradients once; replicas then all-reduce what
     each rank holds."""
     numbers = inventory(tensor_share(model, layout.tensor)).total
@@ -124,9 +124,9 @@ def _exchange_seconds(
 def _tensor_seconds(
     model: ModelConfig, train: TrainConfig, layout: RankLayout, kind: Accelerator, length: int
 ) -> float:
-    """The seconds that tensor parallel communicates in a step: it sums the stream over the group
-    once for each sublayer in the forward pass, and once in the backward pass; a ring sends it twice
-    for each sum. Recompute repeats the sums of the forward pass."""
+    """Return the seconds that tensor parallelism communicates in a step. It sums the stream over
+    the group once for each sublayer in the forward pass, and once in the backward pass; a ring
+    sends it twice for each sum. Recompute repeats the sums of the forward pass."""
     if layout.tensor == 1:
         return 0.0
     tokens = layout.rows * layout.micro_batches * length

@@ -1,4 +1,4 @@
-"""Memory of one rank, by kind and by moment."""
+"""Computes the memory of one rank, by kind and by moment."""
 
 from dataclasses import dataclass, replace
 
@@ -10,8 +10,8 @@ from clearhead.training.loss import HALF
 
 FP32 = 4
 STATES = {"adamw": 2, "muon": 1, "adafactor": 0}
-"""Tensors of the optimizer for each matrix. Adafactor's rows and columns are next to nothing;
-Muon's token tables, which are AdamW's, are counted apart."""
+"""The number of optimizer tensors for each matrix. Adafactor's rows and columns are next to
+nothing; Muon's token tables, which AdamW updates, are counted apart."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -36,17 +36,17 @@ class RankLayout:
 
     @property
     def sharded(self) -> bool:
-        """Whether FSDP is used; tensor parallel comes with it."""
+        """Whether FSDP is used; tensor parallelism comes with it."""
         return self.shard * self.tensor > 1
 
     @property
     def rows_per_step(self) -> int:
-        """Sequences of a whole step."""
+        """The number of sequences in a whole step."""
         return self.replicas * self.shard * self.rows * self.micro_batches
 
     @property
     def train(self) -> dict[str, str | int]:
-        """The settings for the table [train] of a recipe."""
+        """Return the settings for the table [train] of a recipe."""
         return {
             "parallel": "fsdp" if self.sharded else "ddp",
             "replicas": self.replicas if self.sharded else 1,

@@ -1,6 +1,6 @@
-"""The parity certificate of a CTranslate2 folder. CTranslate2 gives no logits but log
-probabilities: of random tokens that it is given, and of texts that it generates itself, token by
-token, as a server would."""
+"""Makes the parity certificate of a CTranslate2 folder. CTranslate2 gives no logits, but log
+probabilities: those of random tokens in its input, and those of texts that it generates itself,
+token by token, as a server would."""
 
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -37,7 +37,7 @@ class Claim(NamedTuple):
 
 
 class Names(NamedTuple):
-    """Token names: CTranslate2 takes and returns tokens by name."""
+    """The names of tokens: CTranslate2 takes and returns tokens by name."""
 
     source: list[str]
     target: list[str]
@@ -46,12 +46,12 @@ class Names(NamedTuple):
 def certify(
     model_folder: Path, out: Path, description: Description, names: Names, architecture: str
 ) -> Certificate:
-    """Compares both. One model is in memory at a time."""
+    """Compare both models. One model is in memory at a time."""
     config, ids = description.model, description.ids
     ask = _ask_pair if config.family == "encoder-decoder" else _ask_decoder
     threads = torch.get_num_threads()
     claims = ask(out, config, ids, names)
-    torch.set_num_threads(threads)  # CTranslate2 sets them for the whole process
+    torch.set_num_threads(threads)  # CTranslate2 sets the threads for the whole process
     scores = [score for claim in claims for score in claim.scores or [claim.total or 0.0]]
     refuse_overflow(model_folder, torch.tensor(scores), "log probabilities")
     model = in_fp64(load_model(model_folder))
@@ -64,7 +64,7 @@ def certify(
 
 
 def unchecked(architecture: str, reason: str) -> Certificate:
-    """A parity certificate that says why nothing was compared."""
+    """Make a parity certificate that says why nothing was compared."""
     return _certificate(architecture, unchecked=reason)
 
 
@@ -90,7 +90,7 @@ def _ask_pair(out: Path, config: ModelConfig, ids: TokenIds, names: Names) -> li
     texts = _rows(config.output_vocab_size, config, ids, longest, seed=1)
     translator: Any = ctranslate2.Translator(str(out), intra_threads=torch.get_num_threads())
     claims: list[Claim] = []
-    # The longest by itself: what the others would be filled up to takes its square of memory.
+    # The longest sequence runs alone: padding the others to its length would take quadratic memory.
     for rows, targets in ((sources[:-1][::-1], texts[:-1]), (sources[-1:], texts[-1:])):
         named = [[names.source[i] for i in row] for row in rows]
         scored = translator.score_batch(
@@ -110,7 +110,7 @@ def _ask_pair(out: Path, config: ModelConfig, ids: TokenIds, names: Names) -> li
             source = [*row, ids.eos]
             claims.append(Claim(source, before, [*target, ids.eos], scores=score.log_probs))
             text = [names.target.index(token) for token in own.hypotheses[0]]
-            if text:  # of an empty source it says nothing
+            if text:  # it reports nothing for an empty source
                 claims.append(Claim(source, before, text, total=own.scores[0]))
     return claims
 
@@ -119,7 +119,7 @@ def _ask_decoder(out: Path, config: ModelConfig, ids: TokenIds, names: Names) ->
     import ctranslate2
 
     rows = _rows(config.vocab_size, config, ids, longest_probe(config), seed=1)
-    # Equally long: where they are not, its limit of what to write counts from the shortest.
+    # The lengths must be equal; otherwise, the limit of new tokens counts from the shortest.
     n_given = min(2, config.max_length)
     generator: Any = ctranslate2.Generator(str(out), intra_threads=torch.get_num_threads())
     claims: list[Claim] = []
@@ -148,7 +148,7 @@ def _ask_decoder(out: Path, config: ModelConfig, ids: TokenIds, names: Names) ->
 def _rows(
     vocab_size: int, config: ModelConfig, ids: TokenIds, longest: int, *, seed: int
 ) -> list[list[int]]:
-    """Random texts of several lengths, without tokens that begin or end one."""
+    """Return random texts of several lengths, without tokens that begin or end a text."""
     control = {config.pad_id, ids.bos, ids.eos, ids.decoder_start}
     ordinary = [i for i in range(vocab_size) if i not in control] or list(range(vocab_size))
     draw = torch.Generator().manual_seed(seed)

@@ -39,11 +39,12 @@ def refuse_without_ctranslate2() -> None:
 
 
 def export_ctranslate2(model_folder: Path, out: Path, *, check: bool = True) -> Certificate:
-    """Write a folder that `ctranslate2.Translator` opens, or `Generator` for a decoder. What it
-    cannot hold is refused before anything is written; a folder that computes something else than
-    the model is not kept.
+    """Write a folder that `ctranslate2.Translator` opens, or `Generator` for a decoder. A model
+    that CTranslate2 cannot hold is refused before anything is written; if the folder computes
+    something else than the model, it is removed.
 
-    Weights are written as fp32; whoever opens the folder may ask for less (`compute_type="int8"`).
+    Weights are written as fp32. Whoever opens the folder may choose a smaller format
+    (`compute_type="int8"`).
     """
     description = read_description(model_folder)
     refuse_own_parts(model_folder, description, "CTranslate2")
@@ -84,7 +85,7 @@ def _refuse(description: Description) -> None:
 
 
 def names_of_tokens(model_folder: Path, description: Description) -> Names:
-    """The names that the tokenizer gives to the tokens, or their numbers."""
+    """Return the tokenizer's names of the tokens, or their numbers."""
     config, eos = description.model, description.ids.eos
 
     def of_side(side: str, size: int) -> list[str]:
@@ -114,7 +115,7 @@ def _filled(model_folder: Path, description: Description, names: Names) -> Any:
         spec.register_source_vocabulary(names.source)
         spec.register_target_vocabulary(names.target)
         spec.config.decoder_start_token = names.target[ids.decoder_start]
-        spec.config.add_source_eos = True  # as our sources end
+        spec.config.add_source_eos = True  # clearhead's sources end so too
     else:
         spec.register_vocabulary(names.target)
     _name_special_tokens(spec.config, names.target, ids, config)
@@ -129,5 +130,5 @@ def _name_special_tokens(
     assert ids.eos is not None
     settings.eos_token = names[ids.eos]
     settings.bos_token = names[ids.eos if ids.bos is None else ids.bos]
-    # What stands for a token that is not in the vocabulary; our tokenizers give none.
+    # The name of a token that stands for unknown words; clearhead's tokenizers give none.
     settings.unk_token = names[0 if config.pad_id is None else config.pad_id]

@@ -1,5 +1,5 @@
-"""A model in CTranslate2's terms: its specification, filled with our weights. No converter or other
-library is involved."""
+"""Writes a model as CTranslate2's specification, filled with clearhead's weights. No converter or
+other library is involved."""
 
 from typing import Any
 
@@ -27,7 +27,7 @@ ACTIVATIONS = {
 
 
 def specification(model: Seq2Seq | CausalLM) -> Any:
-    """The whole specification except the names of the tokens."""
+    """Make the whole specification except the names of the tokens."""
     from ctranslate2.specs import (
         TransformerDecoderModelSpec,
         TransformerDecoderSpec,
@@ -94,14 +94,14 @@ def _fill_tower(
 
 
 def _positions(embedding: InputEmbedding, config: ModelConfig) -> Tensor:
-    """The positions as the model holds them: CTranslate2 also rounds a sinusoid in half
+    """Return the positions as the model holds them: CTranslate2 also rounds a sinusoid in half
     precision."""
     match embedding.positions:
         case LearnedPositions() as learned:
             return learned.weight[config.first_position :]
         case SinusoidalPositions() as computed:
             return computed.table[config.first_position :]
-        case _:  # none are none, and a table of zeros says so
+        case _:  # without positions, the table holds zeros
             return torch.zeros(config.max_length, config.d_model)
 
 

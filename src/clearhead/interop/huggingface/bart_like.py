@@ -1,4 +1,4 @@
-"""What Marian, Pegasus and M2M100 share: the code of all three comes from BART."""
+"""What Marian, Pegasus and M2M100 have in common, since the code of all three comes from BART."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -56,7 +56,7 @@ HARMLESS = words(
 def settings(
     *, vocab_size: int, activates_by: str, scales: bool, p_attention_dropout: float
 ) -> tuple[Setting, ...]:
-    """The settings that all three share; some defaults differ."""
+    """Return the settings that all three share; some defaults differ."""
     return (
         Setting("vocab_size", ("vocab_size",), vocab_size),
         Setting("d_model", ("d_model",), 1024),
@@ -75,12 +75,12 @@ def settings(
 
 
 def form(config: ModelConfig) -> dict[str, Any]:
-    """The options to which a model is rewritten before the rules apply."""
+    """Return the options into which a model is rewritten before the rules apply."""
     return {"bias": True, "n_decoder_layers": config.decoder_layers}
 
 
 def layers(config: ModelConfig) -> Iterator[Rule]:
-    """The rules for all layers of both stacks."""
+    """Return the rules for all layers of both stacks."""
     for i in range(config.n_layers):
         for ours, theirs in _LAYER.items():
             yield from module(f"encoder.layers.{i}.{ours}", f"model.encoder.layers.{i}.{theirs}")
@@ -90,28 +90,29 @@ def layers(config: ModelConfig) -> Iterator[Rule]:
 
 
 def final_norms() -> Iterator[Rule]:
-    """The rules for the norm at the end of each stack."""
+    """Return the rules for the norm at the end of each stack."""
     for tower in TOWERS:
         yield from module(f"{tower}.norm", f"model.{tower}.layer_norm")
 
 
 def one_table() -> Iterator[Rule]:
-    """The rules for one table for source, target and output, stored under any of its names."""
+    """Return the rules for one table for source, target and output, stored under any of its
+    names."""
     yield Rule(("tokens.weight",), "model.shared.weight")
     for alias in ("model.encoder.embed_tokens", "model.decoder.embed_tokens", "lm_head"):
         yield Rule(("tokens.weight",), f"{alias}.weight", kind="alias")
 
 
 def three_tables() -> Iterator[Rule]:
-    """The rules for separate tables of source, target and output."""
+    """Return the rules for separate tables of source, target and output."""
     yield Rule(("tokens.weight",), "model.encoder.embed_tokens.weight")
     yield Rule(("target_tokens.weight",), "model.decoder.embed_tokens.weight")
     yield Rule(("output.weight",), "lm_head.weight")
 
 
 def one_table_or_three(config: ModelConfig) -> Iterator[Rule]:
-    """Pegasus and M2M100 share all tables or none. Where they share none, the files hold one more
-    table, which is not used."""
+    """Return the rules for Pegasus and M2M100, which share all tables or none. If they share none,
+    the files hold one more table, which is not used."""
     if config.target_vocab_size is None:
         yield from one_table()
     else:
@@ -120,7 +121,7 @@ def one_table_or_three(config: ModelConfig) -> Iterator[Rule]:
 
 
 def all_shared_or_none(config: ModelConfig) -> dict[str, Any]:
-    """The form of `one_table_or_three`: where something is not shared, nothing is, and both
+    """Return the form of `one_table_or_three`: if one table is not shared, none is, and both
     vocabularies are as large as the larger one."""
     if config.target_vocab_size is None and config.tie_output:
         return {}

@@ -67,7 +67,7 @@ HARMLESS = words(
 
 
 def form(config: ModelConfig, *, first_position: int = 0) -> dict[str, Any]:
-    """The options to which a model is rewritten before the rules apply."""
+    """Return the options into which a model is rewritten before the rules apply."""
     return {
         "bias": True,
         "output_bias": True,
@@ -79,7 +79,7 @@ def form(config: ModelConfig, *, first_position: int = 0) -> dict[str, Any]:
 
 
 def tower(config: ModelConfig, prefix: str, norms: dict[str, str]) -> Iterator[Rule]:
-    """The embeddings and the layers; `norms` are where the two families differ."""
+    """Return the rules for the embeddings and the layers; the two families differ in `norms`."""
     for ours, theirs in EMBEDDINGS.items():
         yield Rule((ours,), f"{prefix}.embeddings.{theirs}")
     yield from module("embedding.norm", f"{prefix}.embeddings.LayerNorm")
@@ -89,8 +89,8 @@ def tower(config: ModelConfig, prefix: str, norms: dict[str, str]) -> Iterator[R
 
 
 def output(config: ModelConfig, head: str) -> Iterator[Rule]:
-    """The rules for the output. Tied, transformers uses one name for the bias; untied, another
-    name, and the first is stored but not used."""
+    """Return the rules for the output. If it is tied, transformers has one name for the bias; if it
+    is untied, there is another name, and the first is stored but not used."""
     if config.tie_output:
         yield Rule(("output.bias",), f"{head}.bias")
         yield Rule(("tokens.weight",), f"{head}.decoder.weight", kind="alias")

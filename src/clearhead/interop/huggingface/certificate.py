@@ -1,5 +1,5 @@
-"""The parity certificate of a Hugging Face folder: transformers opens it, and both models are run
-on the same tokens."""
+"""Makes the parity certificate of a Hugging Face folder: transformers opens the folder, and both
+models run on the same tokens."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -37,7 +37,7 @@ TEXTS = ("", "a", "Hello, world!", "  two  spaces\n", "你好，世界", "naïve
 def certify(
     model_folder: Path, out: Path, config: ModelConfig, family: HuggingFaceFamily
 ) -> Certificate:
-    """Compares in fp64, so that a difference is one of the function and not of rounding. One model
+    """Compare in fp64, so that a difference is one of the function and not of rounding. One model
     is in memory at a time."""
     try:
         import transformers
@@ -80,7 +80,7 @@ def certify(
 
 
 def unchecked(family: HuggingFaceFamily, reason: str) -> Certificate:
-    """A parity certificate that says why nothing was compared."""
+    """Make a parity certificate that says why nothing was compared."""
     return Certificate(
         family=family.name,
         architecture=family.architecture,
@@ -91,8 +91,8 @@ def unchecked(family: HuggingFaceFamily, reason: str) -> Certificate:
 
 
 def _real_logits(probe: Probe, logits: Tensor) -> Tensor:
-    """The logits to compare: without padding, and without tokens that only fill up a vocabulary;
-    for a classifier, those of the labels of each row."""
+    """Return the logits to compare: without padding, and without tokens that only fill up a
+    vocabulary; for a classifier, those of the labels of each row."""
     if logits.ndim == 2:
         return logits
     return logits[probe.real][:, : probe.n_tokens]
@@ -108,7 +108,7 @@ def _tokenizer_faults(transformers: Any, model_folder: Path, out: Path) -> Itera
     for text in TEXTS:
         try:
             ids = ours.encode(text, add_special_tokens=False).ids
-        except Exception:  # a letter that it does not know; the library raises nothing narrower
+        except Exception:  # an unknown letter; the library raises no narrower type
             continue
         if theirs(text)["input_ids"] != [*before, *ids, *behind]:
             yield f"AutoTokenizer gives other ids for {text!r}"
@@ -116,7 +116,7 @@ def _tokenizer_faults(transformers: Any, model_folder: Path, out: Path) -> Itera
 
 @contextmanager
 def _quiet(transformers: Any) -> Iterator[None]:
-    """Silences the progress bars and advice of transformers."""
+    """Silence the progress bars and advice of transformers."""
     logging = transformers.utils.logging
     before, bars = logging.get_verbosity(), logging.is_progress_bar_enabled()
     logging.set_verbosity_error()

@@ -38,8 +38,8 @@ def export_model(
     max_shard_bytes: int = MAX_SHARD_BYTES,
 ) -> Certificate:
     """Write a folder that `AutoModelFor…` and `AutoTokenizer` open. A configuration that no family
-    holds is refused before anything is written; a folder that computes something else than the
-    model is not kept.
+    supports is refused before anything is written; if the folder computes something else than the
+    model, it is removed.
 
     Writing needs the memory of one shard; the check needs that of one model in fp64.
     """

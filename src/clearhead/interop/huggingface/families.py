@@ -1,4 +1,4 @@
-"""Which family a model can be exported to, and which family a folder belongs to."""
+"""Finds the family to which a model can be exported, and the family to which a folder belongs."""
 
 from collections.abc import Mapping
 from dataclasses import fields
@@ -31,7 +31,7 @@ FAMILIES = (
 
 
 def family_for(config: ModelConfig) -> HuggingFaceFamily:
-    """The first family that holds this configuration without loss."""
+    """Return the first family that holds this configuration without loss."""
     unmet = {family.name: family.unmet(config) for family in FAMILIES}
     for family in FAMILIES:
         if not unmet[family.name]:
@@ -49,7 +49,7 @@ def family_for(config: ModelConfig) -> HuggingFaceFamily:
 
 
 def family_of(content: Mapping[str, Any]) -> HuggingFaceFamily:
-    """The family that an untrusted `config.json` names."""
+    """Return the family that an untrusted `config.json` names."""
     if "auto_map" in content:
         raise FolderError(
             "config.json asks for its own code (auto_map), and clearhead does not run it; "
@@ -74,8 +74,9 @@ def family_of(content: Mapping[str, Any]) -> HuggingFaceFamily:
 
 
 def table_of_families() -> str:
-    """The table in the documentation: what each option must be for a model to become one of a
-    family. An empty cell, or an option that is not in the table, takes any value."""
+    """Return the table in the documentation: which value each option must have for a model to
+    become one of a family. An empty cell, or an option that is not in the table, accepts any
+    value."""
     needs = {f.name: {need.option: f"`{need.described()}`" for need in f.needs} for f in FAMILIES}
     options = [o.name for o in fields(ModelConfig) if any(o.name in n for n in needs.values())]
     rows = [

@@ -12,7 +12,7 @@ from clearhead.interop.model_folder import TokenIds, checked_fields, token_ids
 
 
 def words(text: str) -> frozenset[str]:
-    """The words of a text as a set."""
+    """Return the words of a text as a set."""
     return frozenset(text.split())
 
 
@@ -29,8 +29,8 @@ HARMLESS = words(
     suppress_tokens begin_suppress_tokens sep_token_id tf_legacy_loss is_llama_config
     _attn_implementation_autoset transformers.js_config"""
 )
-"""Keys of a `config.json` that change nothing in what the weights compute. Settings of decoding are
-among them: the caller decides about decoding."""
+"""Keys of a `config.json` that do not change what the weights compute. Settings of decoding are
+among them, because the caller decides about decoding."""
 
 
 HARMLESS_AS: Mapping[str, Any] = {
@@ -54,21 +54,21 @@ class Need:
     """The condition in code, if the values depend on other options."""
 
     def accepted(self, config: ModelConfig) -> tuple[Any, ...]:
-        """The accepted values, given the rest of the configuration."""
+        """Return the accepted values, given the rest of the configuration."""
         return self.values(config) if callable(self.values) else self.values
 
     def holds(self, config: ModelConfig) -> bool:
-        """Whether the configuration has an accepted value."""
+        """Tell whether the configuration has an accepted value."""
         return getattr(config, self.option) in self.accepted(config)
 
     def remedy(self, config: ModelConfig) -> str:
-        """What to change, for an error message."""
+        """Say what to change, for an error message."""
         accepted = self.accepted(config)
         options = " or ".join(f"{self.option}={value!r}" for value in accepted)
         return options or f"{self.option}: {self.described()}"
 
     def described(self) -> str:
-        """The accepted values, for all configurations."""
+        """Describe the accepted values, for all configurations."""
         return self.written if callable(self.values) else ", ".join(map(repr, self.values))
 
 
@@ -86,12 +86,12 @@ class Setting:
     """Further words of transformers → clearhead's word."""
 
     def write(self, config: ModelConfig) -> dict[str, Any]:
-        """The keys and values for a `config.json`."""
+        """Return the keys and values for a `config.json`."""
         value = getattr(config, self.ours)
         return dict.fromkeys(self.theirs, self.words[value] if self.words else value)
 
     def read(self, keys: "Keys") -> Any:
-        """The value of the option in a `config.json`; raises if it is not supported."""
+        """Return the value of the option in a `config.json`. Raises if it is not supported."""
         values = [keys.take(key, self.default) for key in self.theirs]
         if any(value != values[0] for value in values):
             settings = ", ".join(f"{key}={value!r}" for key, value in zip(self.theirs, values))
@@ -111,13 +111,13 @@ class Setting:
 
 
 class Keys:
-    """The keys of an untrusted `config.json`: a key that no rule takes is refused."""
+    """The keys of an untrusted `config.json`. A key that no rule takes is refused."""
 
     def __init__(self, content: Mapping[str, Any]) -> None:
         self._left = dict(content)
 
     def take(self, key: str, default: Any) -> Any:
-        """The value of a key, which then counts as read."""
+        """Return the value of a key, which then counts as read."""
         return self._left.pop(key, default)
 
     def refuse_the_rest(self, model_type: str, harmless: frozenset[str]) -> None:
@@ -161,15 +161,15 @@ class HuggingFaceFamily:
     """Settles what only the weights can tell."""
 
     def unmet(self, config: ModelConfig) -> list[Need]:
-        """The needs that the configuration does not meet."""
+        """Return the needs that the configuration does not meet."""
         return [need for need in self.needs if not need.holds(config)]
 
     def formed(self, config: ModelConfig) -> ModelConfig:
-        """The configuration after the rewriting that the family asks for."""
+        """Return the configuration after the rewriting that the family needs."""
         return replace(config, **self.form(config))
 
     def write_config(self, form: ModelConfig, ids: TokenIds, dtype: str) -> dict[str, Any]:
-        """The content of the Hugging Face `config.json`."""
+        """Return the content of the Hugging Face `config.json`."""
         content = {"architectures": [self.architecture], "model_type": self.model_type}
         for setting in self.settings:
             content |= setting.write(form)
@@ -186,7 +186,7 @@ class HuggingFaceFamily:
         }
 
     def read_config(self, content: Mapping[str, Any]) -> tuple[ModelConfig, TokenIds]:
-        """The configuration of an untrusted `config.json`."""
+        """Read the configuration of an untrusted `config.json`."""
         keys = Keys(content)
         options = {need.option: need.values[0] for need in self.needs if not callable(need.values)}
         options |= {setting.ours: setting.read(keys) for setting in self.settings}
@@ -228,7 +228,7 @@ class HuggingFaceFamily:
 
 
 def _one_id(key: str, value: Any) -> Any:
-    """A list of ids that all end a text is one id here."""
+    """Return an id, or the only id of a list. Raises if the list has several ids."""
     if isinstance(value, list):
         if len(value) != 1:
             raise FolderError(f"config.json: {key}={value!r}; keep the one id that is meant")

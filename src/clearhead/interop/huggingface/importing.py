@@ -1,5 +1,5 @@
 """Imports a Hugging Face folder, which is untrusted input, into a model folder. Nothing in it is
-executed: `config.json` is read key by key, and weights come from safetensors alone."""
+executed: `config.json` is read key by key, and only safetensors are accepted as weights."""
 
 import logging
 from dataclasses import replace
@@ -33,8 +33,8 @@ _log = logging.getLogger(__name__)
 
 
 def import_model(folder: Path, out: Path, *, max_shard_bytes: int = MAX_SHARD_BYTES) -> Description:
-    """Write a model folder that computes what the Hugging Face folder does. Weights keep their
-    dtype, and pass through the memory of one shard."""
+    """Write a model folder that computes what the Hugging Face folder computes. Weights keep their
+    dtype, and only one shard is in memory at a time."""
     if not folder.is_dir():
         wrong = "is a file" if folder.exists() else "is not there"
         raise FolderError(
@@ -63,15 +63,17 @@ def import_model(folder: Path, out: Path, *, max_shard_bytes: int = MAX_SHARD_BY
             if has_tokenizer(unfinished):
                 ids = _as_their_tokenizer_starts(unfinished, config, ids)
                 if config.pad_id is not None and config.pad_id == ids.prompt_start:
-                    config = replace(config, pad_id=None)  # what starts a text is no padding here
+                    # the start token of a text is no padding here
+                    config = replace(config, pad_id=None)
             description = Description(model=config, ids=ids)
             write_description(unfinished, description)
     return description
 
 
 def _as_their_tokenizer_starts(folder: Path, config: ModelConfig, ids: TokenIds) -> TokenIds:
-    """Where the tokenizer begins every text with one token, so do the prompts of a language model,
-    and the texts of a classifier. What else a tokenizer adds is named."""
+    """If the tokenizer begins every text with one token, let the prompts of a language model and
+    the texts of a classifier begin with it. Other tokens that the tokenizer adds are named in a
+    warning."""
     tokenizer = open_tokenizer(folder)
     before, behind = added_by_itself(tokenizer)
     if config.labels:
@@ -84,7 +86,7 @@ def _as_their_tokenizer_starts(folder: Path, config: ModelConfig, ids: TokenIds)
         return replace(ids, bos=before[0], eos=behind[0])
     if config.family == "decoder" and len(before) == 1 and before[0] < config.vocab_size:
         ids, before = replace(ids, prompt_start=before[0]), []
-    if config.family != "decoder" and behind[:1] == [ids.eos]:  # which our texts have too
+    if config.family != "decoder" and behind[:1] == [ids.eos]:  # which clearhead adds too
         behind = behind[1:]
     if before or behind:
         _log.warning(

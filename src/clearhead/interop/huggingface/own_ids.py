@@ -1,5 +1,5 @@
-"""`clearhead.json` in an exported folder: what a model folder says of its texts, and a Hugging Face
-`config.json` cannot. An import reads it, so that a model comes back as it was."""
+"""`clearhead.json` in an exported folder: what a model folder says about its texts and a Hugging
+Face `config.json` cannot say. An import reads it, so that a model comes back unchanged."""
 
 from dataclasses import asdict
 from pathlib import Path
@@ -13,14 +13,14 @@ NAMES = ("target_start", "prompt_start", "strip")
 
 
 def write_own_ids(folder: Path, ids: TokenIds) -> None:
-    """Writes the file, if there is something to say."""
+    """Write the file, if there is something to say."""
     own = {name: getattr(ids, name) for name in NAMES}
     if own != {name: getattr(TokenIds(), name) for name in NAMES}:
         write_json(folder, OWN, own)
 
 
 def with_own_ids(folder: Path, ids: TokenIds, config: ModelConfig) -> TokenIds:
-    """The ids of an untrusted folder, with what its `clearhead.json` adds to them."""
+    """Return the ids of an untrusted folder, with those that its `clearhead.json` adds."""
     if not has_file(folder, OWN):
         return ids
     content = read_json(folder, OWN)

@@ -1,6 +1,6 @@
-"""A rule relates tensors of clearhead to one of Hugging Face: renamed, fused, transposed or
-reshaped on the way. It is written once and read in both directions, so that export and import
-cannot drift apart."""
+"""Rules that relate tensors of clearhead to one tensor of Hugging Face, which is renamed, fused,
+transposed or reshaped on the way. Each rule is written once and read in both directions, so that
+export and import cannot drift apart."""
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -21,7 +21,7 @@ TensorUse = Literal["same", "alias", "spare"]
 
 
 class Rule(NamedTuple):
-    """These tensors of clearhead and that tensor of Hugging Face hold the same numbers."""
+    """Says that these tensors of clearhead and one tensor of Hugging Face hold the same numbers."""
 
     ours: tuple[str, ...]
     """The tensors of clearhead. If there are several, they are of equal size and fused along the
@@ -36,7 +36,7 @@ class Rule(NamedTuple):
     """Computes a tensor that follows from the configuration and that clearhead does not store."""
 
     def forth(self, ours: list[Tensor]) -> Tensor:
-        """Makes Hugging Face's tensor from clearhead's."""
+        """Make Hugging Face's tensor from clearhead's."""
         if self.computed is not None:
             return self.computed()
         tensor = torch.cat(ours) if len(ours) > 1 else ours[0]
@@ -49,7 +49,7 @@ class Rule(NamedTuple):
                 return tensor[None]
 
     def back(self, theirs: Tensor) -> list[Tensor]:
-        """Makes clearhead's tensors from Hugging Face's."""
+        """Make clearhead's tensors from Hugging Face's."""
         match self.layout:
             case "same":
                 tensor = theirs
@@ -60,7 +60,7 @@ class Rule(NamedTuple):
         return list(tensor.chunk(len(self.ours))) if len(self.ours) > 1 else [tensor]
 
     def their_shape(self, ours: Shapes) -> tuple[int, ...]:
-        """The shape of the Hugging Face tensor, from the shapes of clearhead's."""
+        """Return the shape of the Hugging Face tensor, from the shapes of clearhead's."""
         with torch.device("meta"):
             return tuple(self.forth([torch.empty(ours[name]) for name in self.ours]).shape)
 
@@ -68,14 +68,16 @@ class Rule(NamedTuple):
 def module(
     ours: str | tuple[str, ...], theirs: str, layout: TensorLayout = "same"
 ) -> Iterator[Rule]:
-    """The weights and biases of linear layers (several of clearhead's: fused) or of a norm."""
+    """Return rules for the weights and biases of linear layers (several of clearhead's are fused)
+    or of a norm."""
     names = (ours,) if isinstance(ours, str) else ours
     for kind in ("weight", "bias"):
         yield Rule(tuple(f"{name}.{kind}" for name in names), f"{theirs}.{kind}", layout)
 
 
 def to_theirs(rules: Iterable[Rule], shapes: Shapes, read: Read) -> list[Piece]:
-    """The tensors that an export writes. `shapes` and `read` are of clearhead's tensors."""
+    """Return the tensors that an export writes. `shapes` and `read` are those of clearhead's
+    tensors."""
     rules = [rule for rule in rules if rule.kind != "alias"]
     covered = {name for rule in rules for name in rule.ours}
     if uncovered := sorted(shapes.keys() - covered):
@@ -92,7 +94,7 @@ def to_theirs(rules: Iterable[Rule], shapes: Shapes, read: Read) -> list[Piece]:
 
 @dataclass(frozen=True)
 class Spelling:
-    """Names that old files give to the same tensors."""
+    """Names of the same tensors in old files."""
 
     prefix: str
     """The prefix of the tower's names, if a file was saved without its head."""
@@ -100,7 +102,7 @@ class Spelling:
     """Regular expressions of tensors that carry nothing: stored masks, heads for other tasks."""
 
     def canonical(self, found: Iterable[str], their_names: set[str]) -> dict[str, str]:
-        """Known name → the name in the file."""
+        """Return the name in the file for each known name."""
         names: dict[str, str] = {}
         for name in found:
             plain = re.sub(r"\.gamma$", ".weight", re.sub(r"\.beta$", ".bias", name))
@@ -114,13 +116,14 @@ class Spelling:
 
 
 class Theirs:
-    """The tensors of an untrusted folder under clearhead's names. Every tensor there is covered by
-    a rule, every rule's tensor is there, and all shapes agree, before any is read."""
+    """The tensors of an untrusted folder under clearhead's names. Before any tensor is read, it is
+    checked that a rule covers every tensor of the folder, that every rule's tensor exists, and that
+    all shapes agree."""
 
     def __init__(
         self, files: TensorFiles, rules: Iterable[Rule], shapes: Shapes, spelling: Spelling
     ) -> None:
-        """`shapes` are those of our tensors."""
+        """`shapes` are those of clearhead's tensors."""
         rules = list(rules)
         self._files = files
         self._names = spelling.canonical(files.shapes, their_names={rule.theirs for rule in rules})
@@ -137,12 +140,12 @@ class Theirs:
                 self._check_alias(rule)
 
     def read_ours(self, name: str) -> Tensor:
-        """One tensor of clearhead, read from the folder now."""
+        """Read one tensor of clearhead from the folder now."""
         rule = self._homes[name]
         return self._back(rule)[rule.ours.index(name)]
 
     def pieces(self, shapes: Shapes) -> list[Piece]:
-        """The tensors that an import writes, by these names of clearhead."""
+        """Return the tensors that an import writes, by these names of clearhead."""
         return [
             Piece({name: shapes[name] for name in rule.ours}, lambda rule=rule: self._back(rule))
             for rule in self._rules

@@ -1,4 +1,4 @@
-"""What the tables of several families have in common."""
+"""Rules that the tables of several families have in common."""
 
 from clearhead.config import ModelConfig
 from clearhead.interop.huggingface.family import Need, Setting
@@ -14,7 +14,7 @@ SPELLINGS = {
 
 
 def activation(key: str, default: str) -> Setting:
-    """The setting of the feed-forward activation, under this key."""
+    """Return the setting of the feed-forward activation, under this key."""
     return Setting("feed_forward", (key,), default, ACTIVATIONS, SPELLINGS)
 
 
@@ -36,7 +36,8 @@ TABLE_OF_POSITIONS = Need("positions", ("learned", "sinusoidal", "none"))
 
 
 def output_table(config: ModelConfig) -> Rule:
-    """The rules for the output. Tied, the token table has a second name that files may hold."""
+    """Return the rules for the output. If it is tied, the token table has a second name in some
+    files."""
     if config.tie_output:
         return Rule(("tokens.weight",), "lm_head.weight", kind="alias")
     return Rule(("output.weight",), "lm_head.weight")

@@ -1,4 +1,4 @@
-"""The files that `AutoTokenizer` and `generate` need beside `tokenizer.json`."""
+"""Writes the files that `AutoTokenizer` and `generate` need besides `tokenizer.json`."""
 
 from pathlib import Path
 from typing import Any
@@ -21,7 +21,8 @@ MASKS = ("<mask>", "[MASK]")
 
 
 def write_generation(out: Path, description: Description, **search: Any) -> None:
-    """`generation_config.json`: where texts start and stop, and how they are searched there."""
+    """Write `generation_config.json`: where texts start and stop, and how they are searched for in
+    transformers."""
     config, ids = description.model, description.ids
     generation = {f"{role}_token_id": index for role, index in _starts_and_stops(description)}
     if config.family == "encoder-decoder":
@@ -31,7 +32,7 @@ def write_generation(out: Path, description: Description, **search: Any) -> None
 
 
 def write_tokenizer(model_folder: Path, out: Path, description: Description) -> None:
-    """The tokenizer's files, where the model has a tokenizer."""
+    """Write the tokenizer's files, if the model has a tokenizer."""
     config = description.model
     if not has_tokenizer(model_folder):
         return
@@ -63,8 +64,8 @@ def write_tokenizer(model_folder: Path, out: Path, description: Description) -> 
             # A decoder continues from the last token, which must not be padding.
             "padding_side": "left" if config.family == "decoder" else "right",
             "clean_up_tokenization_spaces": False,
-            # The characters of "<eos>" in a text are text, and end nothing; "<mask>" is to be
-            # filled in.
+            # The characters "<eos>" in a text are text and do not end it; "<mask>" is to be filled
+            # in.
             "split_special_tokens": "mask_token" not in named,
             "model_input_names": ["input_ids", *segments, "attention_mask"],
             **named,
@@ -73,7 +74,7 @@ def write_tokenizer(model_folder: Path, out: Path, description: Description) -> 
 
 
 def _mask(folder: Path, config: ModelConfig, tokenizer: Tokenizer) -> str | None:
-    """What stands for a token that is to be filled in."""
+    """Return the token that stands for a token to fill in."""
     if (labels := read_labels(folder, config)) is not None:
         return None if labels.mask is None else tokenizer.id_to_token(labels.mask)
     return next((mask for mask in MASKS if tokenizer.token_to_id(mask) is not None), None)
@@ -85,19 +86,20 @@ def _starts_and_stops(description: Description) -> list[tuple[str, int | None]]:
 
 
 def search_as_here(config: ModelConfig) -> dict[str, Any]:
-    """Texts are searched there as `clearhead translate` does by default."""
+    """Return settings with which transformers searches as `clearhead translate` does by default."""
     if config.family != "encoder-decoder":
         return {}
     beam = BeamConfig()
-    assert beam.length_penalty == "average" and beam.patience == 1.0  # what theirs means
+    # the meaning of transformers' setting
+    assert beam.length_penalty == "average" and beam.patience == 1.0
     return {"num_beams": beam.width, "length_penalty": beam.alpha, "early_stopping": True}
 
 
 def added_here(
     folder: Path, description: Description, tokenizer: Tokenizer
 ) -> tuple[list[int], list[int]]:
-    """What clearhead puts before and after a text: our texts end in <eos>; prompts may begin with
-    <bos>, and those of a head over the first token do. An encoder from elsewhere, which has no
+    """Return what clearhead puts before and after a text. Its texts end in <eos>; prompts may begin
+    with <bos>, and texts for a head over the first token do. An encoder from elsewhere, without
     labels, keeps what its tokenizer adds."""
     start, end = description.ids.prompt_start, description.ids.eos
     if description.model.labels:
@@ -115,8 +117,8 @@ def added_here(
 def _rewrite(
     folder: Path, tokenizer: Tokenizer, added: tuple[list[int], list[int]], mask: str | None
 ) -> None:
-    """Makes `tokenizer.json` give the ids that the model is given here: with what is added to
-    them, and without the blank before a mask, which the hidden token has."""
+    """Rewrite `tokenizer.json` so that it gives the ids that the model reads here: with the tokens
+    that clearhead adds, and without the blank before a mask, which belongs to the hidden token."""
     before: dict[str, Any] = read_json(folder, TOKENIZER, most=MAX_JSON_BYTES)
     content = dict(before)
     if added != added_by_itself(tokenizer):
@@ -131,8 +133,8 @@ def _rewrite(
 
 
 def _template(tokenizer: Tokenizer, before: list[int], behind: list[int]) -> dict[str, Any] | None:
-    """The template in `tokenizer.json`: clearhead adds these tokens to the ids, outside the
-    tokenizer."""
+    """Return the template in `tokenizer.json`, because clearhead adds these tokens to the ids
+    outside the tokenizer."""
     names = {index: tokenizer.id_to_token(index) for index in before + behind}
     if not names or None in names.values():
         return None

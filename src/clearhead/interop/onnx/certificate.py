@@ -1,5 +1,5 @@
-"""The parity certificate of an ONNX folder: onnxruntime runs its graphs on the same tokens as the
-model, at once and token by token."""
+"""Makes the parity certificate of an ONNX folder: onnxruntime runs its graphs on the same tokens as
+the model, all at once and token by token."""
 
 import math
 from collections.abc import Iterator
@@ -43,8 +43,8 @@ def certify(
     precision: Precision,
     architecture: str,
 ) -> Certificate:
-    """Compares with the model of the same, rounded weights, in fp64: so a difference is one of the
-    function. What rounding itself has changed is measured beside it."""
+    """Compare the graphs with a model that has the same rounded weights, in fp64, so that a
+    difference is one of the function. The effect of rounding itself is measured separately."""
     config = description.model
     tried = [*probes(config), batch_of_five(config)]
     model = load_model(model_folder, dtype=torch.float32)
@@ -81,7 +81,7 @@ def certify(
 
 
 def unchecked(architecture: str, precision: Precision, reason: str) -> Certificate:
-    """A parity certificate that says why nothing was compared."""
+    """Make a parity certificate that says why nothing was compared."""
     return _certificate(architecture, precision, unchecked=reason)
 
 
@@ -96,7 +96,8 @@ def _certificate(architecture: str, precision: Precision, **found: Any) -> Certi
 
 
 def _refuse_rounding(precision: Precision, before: Tensor, after: Tensor) -> float | None:
-    """The share by which rounding has moved the logits, or a refusal of what has moved too far."""
+    """Return the share by which rounding has moved the logits. Raises if it has moved them too
+    far."""
     if precision == "fp32":
         return None
     spread = (before - before.mean()).square().mean().sqrt().item()
@@ -113,12 +114,12 @@ def _refuse_rounding(precision: Precision, before: Tensor, after: Tensor) -> flo
 
 
 def _real(probe: Probe, logits: Tensor) -> Tensor:
-    """The logits to compare: without padding; for a classifier, those of each row."""
+    """Return the logits to compare: without padding; for a classifier, those of each row."""
     return logits if logits.ndim == 2 else logits[probe.real]
 
 
 def _tokenizer_faults(model_folder: Path, out: Path, description: Description) -> Iterator[str]:
-    """Texts that the exported tokenizer turns into other ids than the model is given here."""
+    """Return texts that the exported tokenizer turns into other ids than the model reads here."""
     if not has_tokenizer(out):
         return
     ours, exported = open_tokenizer(model_folder), open_tokenizer(out)
@@ -128,7 +129,7 @@ def _tokenizer_faults(model_folder: Path, out: Path, description: Description) -
     for text in TEXTS:
         try:
             ids = ours.encode(text, add_special_tokens=False).ids
-        except Exception:  # a letter that it does not know; the library raises nothing narrower
+        except Exception:  # an unknown letter; the library raises no narrower type
             continue
         if exported.encode(text).ids != [*before, *ids, *behind]:
             yield f"tokenizer.json gives other ids for {text!r}"

@@ -1,5 +1,5 @@
-"""`config.json` of an ONNX folder: what transformers.js reads to choose a class. It computes
-nothing from it, so that one model type stands for all options of a family."""
+"""Writes `config.json` of an ONNX folder, from which transformers.js chooses a class. It computes
+nothing from this file, so one model type stands for all options of a family."""
 
 from typing import Any
 
@@ -16,12 +16,12 @@ CLASSIFIER = "BertForSequenceClassification"
 
 
 def architecture_of(config: ModelConfig) -> str:
-    """The class by which transformers.js opens the folder."""
+    """Return the class with which transformers.js opens the folder."""
     return CLASSIFIER if config.labels else ARCHITECTURES[config.family]
 
 
 def configuration(config: ModelConfig, ids: TokenIds, precision: Precision) -> dict[str, Any]:
-    """The content of `config.json`."""
+    """Return the content of `config.json`."""
     common = {
         "architectures": [architecture_of(config)],
         "is_encoder_decoder": config.family == "encoder-decoder",
@@ -30,7 +30,7 @@ def configuration(config: ModelConfig, ids: TokenIds, precision: Precision) -> d
         "bos_token_id": ids.bos,
         "eos_token_id": ids.eos,
         "pad_token_id": config.pad_id,
-        # Without it, browsers look for another file.
+        # Without this, browsers look for another file.
         "transformers.js_config": {"dtype": precision},
     }
     match config.family:

@@ -37,9 +37,9 @@ def export_onnx(
     precision: Precision = "fp32",
     max_bytes: int = MAX_BYTES,
 ) -> Certificate:
-    """Write a folder that transformers.js opens, and whose graphs any ONNX runtime runs. What it
-    cannot hold is refused before anything is written; a folder that computes something else than
-    the model is not kept.
+    """Write a folder that transformers.js opens, and whose graphs any ONNX runtime runs. A model
+    that the format cannot hold is refused before anything is written; if the folder computes
+    something else than the model, it is removed.
 
     Weights are stored in `precision`; the graphs compute in fp32.
     """

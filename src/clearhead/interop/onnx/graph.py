@@ -1,4 +1,4 @@
-"""An ONNX graph that grows node by node. A value is known by its name, as in the file."""
+"""An ONNX graph that grows node by node. Values are known by their names, as in the file."""
 
 import hashlib
 from pathlib import Path
@@ -24,7 +24,7 @@ AxisSizes = tuple[int | str, ...]
 
 
 class WeightFile:
-    """Weights of several graphs in one file beside them, each content once."""
+    """The weights of several graphs in one file beside them. Each content is stored once."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -32,7 +32,7 @@ class WeightFile:
         self._offsets: dict[bytes, int] = {}
 
     def take(self, tensor: Any) -> None:
-        """Moves the numbers of a tensor here; the tensor says where they are."""
+        """Move the numbers of a tensor into this file; the tensor then says where they are."""
         from onnx.external_data_helper import set_external_data
 
         data = tensor.raw_data
@@ -45,13 +45,14 @@ class WeightFile:
         tensor.ClearField("raw_data")
 
     def save(self) -> None:
-        """Once all graphs are there, and before they are saved: their check reads it."""
+        """Save the weights once all graphs exist, and before they are saved, because their check
+        reads this file."""
         self.path.write_bytes(self._data)
 
 
 class Graph:
-    """The nodes, weights, inputs and outputs of one file, for one model. A `weight_file` holds the
-    weights instead."""
+    """The nodes, weights, inputs and outputs of one file, for one model. If there is a
+    `weight_file`, it holds the weights instead."""
 
     def __init__(
         self, model: Model, precision: Precision, weight_file: WeightFile | None = None
@@ -70,11 +71,11 @@ class Graph:
         """The bytes of all stored numbers."""
 
     def op(self, kind: str, *inputs: Value, **attributes: Any) -> Value:
-        """The result of a node with one output."""
+        """Return the result of a node with one output."""
         return self.ops(kind, *inputs, n_outputs=1, **attributes)[0]
 
     def ops(self, kind: str, *inputs: Value, n_outputs: int, **attributes: Any) -> list[Value]:
-        """The results of a node with several."""
+        """Return the results of a node with several outputs."""
         from onnx import helper
 
         name = f"{kind}_{len(self._nodes)}"
@@ -83,7 +84,7 @@ class Graph:
         return outputs
 
     def constant(self, value: int | float | list[int]) -> Value:
-        """A number, or the numbers of a shape or of axes."""
+        """Return a number, or the numbers of a shape or of axes, as a constant."""
         key = (type(value), str(value))
         if key not in self._made:
             is_float = isinstance(value, float)
@@ -92,20 +93,21 @@ class Graph:
         return self._made[key]
 
     def weight(self, tensor: Tensor) -> Value:
-        """A parameter or a table of the model, in fp32. One tensor is stored once."""
+        """Return a parameter or a table of the model, in fp32. Each tensor is stored once."""
         if id(tensor) not in self._made:
             self._made[id(tensor)] = self._weight(tensor)
         return self._made[id(tensor)]
 
     def matrix(self, weight: Tensor) -> Value:
-        """The transposed weight, as `MatMul` takes it; runtimes transpose it when they load it."""
+        """Return the transposed weight, as `MatMul` takes it; runtimes transpose it when they load
+        it."""
         key = ("transposed", id(weight))
         if key not in self._made:
             self._made[key] = self.op("Transpose", self.weight(weight), perm=[1, 0])
         return self._made[key]
 
     def size(self, value: Value, axis: int) -> Value:
-        """How long the value is along this axis, as a number."""
+        """Return the length of the value along this axis, as a number."""
         return self.op("Gather", self.op("Shape", value), self.constant(axis))
 
     def unsqueeze(self, value: Value, *axes: int) -> Value:
@@ -113,11 +115,11 @@ class Graph:
         return self.op("Unsqueeze", value, self.constant(list(axes)))
 
     def reshape(self, value: Value, *shape: int) -> Value:
-        """Reshapes as ONNX does: 0 keeps an axis, and -1 stands for what remains."""
+        """Reshape as ONNX does: 0 keeps an axis, and -1 stands for the rest."""
         return self.op("Reshape", value, self.constant(list(shape)))
 
     def slice(self, value: Value, axis: int, start: Value | int, step: int = 1) -> Value:
-        """The slice from `start` to the end."""
+        """Return the slice from `start` to the end."""
         first = self.constant([start]) if isinstance(start, int) else start
         end = self.constant([2**31 - 1])
         more = () if step == 1 else (self.constant([step]),)
