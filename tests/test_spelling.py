@@ -1,6 +1,7 @@
 """What the library calls `beam=2` is `--beam 2` to who typed a command."""
 
 import argparse
+import pickle
 from pathlib import Path
 
 import pytest
@@ -8,6 +9,16 @@ import pytest
 import clearhead as ch
 from clearhead.cli import main
 from clearhead.cli.spelling import as_flags, know_options
+from clearhead.errors import (
+    ClearheadError,
+    ConfigError,
+    Message,
+    function,
+    own_part,
+    own_text,
+    recipe_key,
+    setting,
+)
 
 
 @pytest.fixture
@@ -26,40 +37,74 @@ def parser() -> argparse.ArgumentParser:
 
 
 @pytest.mark.parametrize(
-    ("library", "command_line"),
+    ("marked", "python", "command_line"),
     [
-        ("beam=2 does not apply; try beam=1", "--beam 2 does not apply; try --beam 1"),
-        ("name another folder: folder=…", "name another folder: --out FOLDER"),
-        ("have it cut: too_long='cut'", "have it cut: --too-long cut"),
-        ("such as columns=['de', 'the text']", "such as --columns de 'the text'"),
-        ("leave out exact=True, or check=False", "leave out --exact, or --no-check"),
-        ("model= is missing: a folder", "MODEL is missing: a folder"),
-        ("d_model=64 is no option", "d_model=64 is no option"),
-        ("train.beam=2 is a key", "train.beam=2 is a key"),
-        ("prepare again: clearhead.prepare(…, overwrite=True)",
+        (f"{setting('beam', 2)} does not apply; try {setting('beam', 1)}",
+         "beam=2 does not apply; try beam=1", "--beam 2 does not apply; try --beam 1"),
+        (f"name another folder: {setting('folder', ...)}",
+         "name another folder: folder=…", "name another folder: --out FOLDER"),
+        (f"have it cut: {setting('too_long', 'cut')}",
+         "have it cut: too_long='cut'", "have it cut: --too-long cut"),
+        (f"such as {setting('columns', ['de', 'the text'])}",
+         "such as columns=['de', 'the text']", "such as --columns de 'the text'"),
+        (f"leave out {setting('exact', True)}, or {setting('check', False)}",
+         "leave out exact=True, or check=False", "leave out --exact, or --no-check"),
+        (f"{setting('model')} is missing: a folder",
+         "model= is missing: a folder", "MODEL is missing: a folder"),
+        (f"{setting('d_model', 64)} is no option",
+         "d_model=64 is no option", "d_model=64 is no option"),
+        (f"{setting('train.beam', 2)} is a key", "train.beam=2 is a key", "train.beam=2 is a key"),
+        (f"prepare again: {function('prepare', 'overwrite')}",
+         "prepare again: clearhead.prepare(…, overwrite=True)",
          "prepare again: clearhead prepare … --overwrite"),
-        ("give it as one: OwnText.table('a b.csv')", "give it as one: --table 'a b.csv'"),
-        ("give its class: norm=own.py:Norm", "give its class: --part norm=own.py:Norm"),
-        ("'beam=2' is what the file says", "'beam=2' is what the file says"),
-        ("runs/beam=2 is not a folder", "runs/beam=2 is not a folder"),
-        (r"runs\beam=2 is not a folder", r"runs\beam=2 is not a folder"),
-        ("lr=0.1,beam=2 has no recipe", "lr=0.1,beam=2 has no recipe"),
-        ("sweep/beam=2/config.json is not valid JSON",
-         "sweep/beam=2/config.json is not valid JSON"),
-        ("try beam=1, or:\n    search(beam=1)", "try --beam 1, or:\n    search(beam=1)"),
-        ("pass beam=… (command: --beam …)", "pass beam=… (command: --beam …)"),
-        ("请传入 beam=…（命令行：--beam …）", "请传入 beam=…（命令行：--beam …）"),
+        (f"run {function('calibrate')} first",
+         "run clearhead.calibrate(…) first", "run clearhead calibrate … first"),
+        (f"give it as one: {own_text('table', 'a b.csv')}",
+         "give it as one: OwnText.table('a b.csv')", "give it as one: --table 'a b.csv'"),
+        (f"give its class: {own_part('norm', 'own.py:Norm')}",
+         "give its class: norm=own.py:Norm", "give its class: --part norm=own.py:Norm"),
+        (f"{recipe_key('train.parallel', repr('fsdp'))} {recipe_key('train.recompute', 'true')}",
+         "train.parallel='fsdp' train.recompute=true",
+         "--train.parallel fsdp --train.recompute true"),
     ],
 )  # fmt: skip
 def test_settings_are_spelt_as_flags(
-    library: str, command_line: str, parser: argparse.ArgumentParser
+    marked: str, python: str, command_line: str, parser: argparse.ArgumentParser
 ):
-    assert as_flags(library) == command_line
+    error = ClearheadError(marked)
+    assert str(error) == error.message == python
+    assert as_flags(error.message) == command_line
 
 
-def test_keys_of_a_recipe_are_flags_where_they_are_to_be_typed(parser: argparse.ArgumentParser):
-    shown = as_flags('train.parallel="fsdp" train.recompute=true', keys=True)
-    assert shown == "--train.parallel fsdp --train.recompute true"
+@pytest.mark.parametrize(
+    "text",
+    [
+        "'beam=2' is what the file says",
+        "runs/beam=2 is not a folder",
+        r"runs\beam=2 is not a folder",
+        "lr=0.1,beam=2 has no recipe",
+        "sweep/beam=2/config.json is not valid JSON",
+        "try this:\n    search(beam=1)",
+        "pass beam=… (command: --beam …)",
+        "请传入 beam=…（命令行：--beam …）",
+    ],
+)
+def test_what_no_message_marks_stays_as_it_is(text: str, parser: argparse.ArgumentParser):
+    assert as_flags(text) == as_flags(ClearheadError(text).message) == text
+
+
+def test_an_error_from_another_process_and_a_long_one_keep_their_marks(
+    parser: argparse.ArgumentParser,
+):
+    error = ConfigError("beam", 2, "is too few", f"try {setting('beam', 4)}")
+    for copy in (error, pickle.loads(pickle.dumps(error))):
+        assert str(copy) == "beam=2 is too few; try beam=4" and copy.remedy == "try beam=4"
+        assert as_flags(copy.message) == "--beam 2 is too few; try --beam 4"
+    for n in range(1900, 2100):  # a mention at the place where the text is cut
+        long = ClearheadError("x" * n + setting("beam", 2) + "x" * 5000 + setting("beam", 4))
+        assert not {*"\ufdd0\ufdd1\ufdd2"} & {*long.message}
+        assert as_flags(long.message).endswith("x--beam 4") and len(long.message) < 4100
+    assert Message("a") + Message("b") == "ab"
 
 
 def test_one_mistake_is_told_in_two_languages(

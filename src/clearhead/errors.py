@@ -1,8 +1,12 @@
-"""The errors users see. Each gives the field, its value, the rule and a remedy."""
+"""The errors users see. Each gives the field, its value, the rule and a remedy.
 
-from collections.abc import Iterable
+A message marks the settings it mentions (`setting("beam", 2)`): Python shows one as `beam=2`, the
+command line as `--beam 2`."""
+
+import re
+from collections.abc import Callable, Iterable
 from difflib import get_close_matches
-from typing import Any
+from typing import Any, Literal, NamedTuple
 
 MAX_MESSAGE = 4000
 """The highest number of characters in a message, which may quote a file from somebody else."""
@@ -12,34 +16,113 @@ MAX_WORD = 100
 """The highest number of characters of a word that may be mistyped: the search for the nearest word
 takes long for more."""
 
+START, BETWEEN, END = "\ufdd0", "\ufdd1", "\ufdd2"
+"""Around a mention in a text, and between its fields. Unicode keeps these characters for use inside
+a program, so that no text that is exchanged has them."""
+MARKED = re.compile(f"{START}([^{END}]*){BETWEEN}([^{END}]*){BETWEEN}([^{END}]*){END}")
+
+
+class Mention(NamedTuple):
+    """What a message mentions in words that depend on who reads it."""
+
+    kind: Literal["setting", "recipe key", "own part", "own text", "function"]
+    name: str
+    shown: str
+    """The value as Python shows it."""
+
+
+class Message(str):
+    """A text that spells its mentions as Python does; `marked` says where they are."""
+
+    marked: str
+
+    def __new__(cls, marked: str) -> "Message":
+        message = super().__new__(cls, respelt(marked, in_python))
+        message.marked = marked
+        return message
+
+
+class Verbatim(str):
+    """A value that is shown without quotes."""
+
+    def __repr__(self) -> str:
+        return str(self)
+
+
+def setting(name: str, value: object = Verbatim()) -> str:
+    """Mentions a setting: `beam=2`. The value `...` is one that the user chooses (`out=…`); without
+    a value, only the setting is named (`against=`)."""
+    return _mark("setting", name, "…" if value is ... else repr(value))
+
+
+def recipe_key(key: str, toml: str) -> str:
+    """Mentions a key of a recipe, with its value as TOML: `train.parallel="fsdp"`."""
+    return _mark("recipe key", key, toml)
+
+
+def own_part(role: str, symbol: str) -> str:
+    """Mentions a class of the user's own: `norm=own.py:Norm`."""
+    return _mark("own part", role, symbol)
+
+
+def own_text(kind: str, value: object) -> str:
+    """Mentions text of the user's own: `OwnText.table('pairs.tsv')`."""
+    return _mark("own text", kind, repr(value))
+
+
+def function(name: str, switch: str = "") -> str:
+    """Mentions a function of clearhead, with a switch that is on:
+    `clearhead.prepare(…, overwrite=True)`."""
+    return _mark("function", name, switch)
+
+
+def _mark(kind: str, name: str, shown: str) -> str:
+    return f"{START}{kind}{BETWEEN}{name}{BETWEEN}{shown}{END}"
+
+
+def respelt(marked: str, spell: Callable[[Mention], str]) -> str:
+    """The text with each mention as `spell` writes it."""
+    return MARKED.sub(lambda match: spell(Mention(*match.groups())), marked)
+
+
+def in_python(mention: Mention) -> str:
+    """A mention as Python spells it."""
+    kind, name, shown = mention
+    match kind:
+        case "own text":
+            return f"OwnText.{name}({shown})"
+        case "function":
+            return f"clearhead.{name}(…, {shown}=True)" if shown else f"clearhead.{name}(…)"
+        case _:
+            return f"{name}={shown}"
+
+
+def with_marks(text: str) -> str:
+    """The text, to be put into another message without losing the marks of its mentions."""
+    return text.marked if isinstance(text, Message) else text
+
 
 class ClearheadError(Exception):
     """Base of every error that the user can fix; any other exception is a bug in clearhead."""
 
     def __init__(self, message: str = "") -> None:
-        super().__init__(_shortened(str(message), MAX_MESSAGE))
+        self.message = Message(_shortened(with_marks(message), MAX_MESSAGE))
+        super().__init__(self.message)
 
 
 class ConfigError(ClearheadError, ValueError):
-    """A setting that breaks a rule. Python shows it as `beam=2`, the command line as `--beam 2`; a
-    server names the `field`."""
+    """A setting that breaks a rule."""
 
     def __init__(self, field: str, value: object, rule: str, remedy: str) -> None:
-        self.shown = _shortened(repr(value), MAX_VALUE)
-        super().__init__(f"{field}={self.shown} {rule}; {remedy}")
-        self.field, self.value, self.rule, self.remedy = field, value, rule, remedy
+        self.shown = Verbatim(_shortened(repr(value), MAX_VALUE))
+        self.field, self.value = field, value
+        self.rule, self.remedy = Message(with_marks(rule)), Message(with_marks(remedy))
+        super().__init__(f"{setting(field, self.shown)} {self.rule.marked}; {self.remedy.marked}")
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Lets the error come back from another process; a pool waits for ever for one that
-        cannot."""
-        return ConfigError, (self.field, _Shown(self.shown), self.rule, self.remedy)
-
-
-class _Shown(str):
-    """A value as it was shown: any other may not be picklable."""
-
-    def __repr__(self) -> str:
-        return str(self)
+        cannot. The value is as it was shown: any other may not be picklable."""
+        return ConfigError, (self.field, self.shown, self.rule, self.remedy)
 
 
 class InputError(ClearheadError, ValueError):
@@ -82,4 +165,6 @@ def _shortened(text: str, most: int) -> str:
     if len(text) <= most:
         return text
     start, end = text[: most // 2], text[-most // 4 :]
+    start = re.sub(f"{START}[^{END}]*$", "", start)  # no half of a mention
+    end = re.sub(f"^[^{START}]*{END}", "", end)
     return f"{start} […{len(text) - len(start) - len(end):,} characters…] {end}"

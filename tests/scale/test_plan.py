@@ -15,7 +15,6 @@ from clearhead.scale.accelerators import accelerator, accelerators
 from clearhead.scale.layouts import candidate, fastest, layouts
 from clearhead.scale.operations import inventory
 from clearhead.scale.published import published_names
-from clearhead.scale.report import plan_lines
 
 SMALL = replace(preset("tiny-decoder"), n_layers=3)
 
@@ -63,7 +62,7 @@ def test_in_fp32_the_utilisation_is_assumed_and_a_warning_names_the_remedy():
     found = small_plan(gpus=1, batch_tokens=64, train=TrainConfig())
     names = ("utilisation", "speed", "time", "accelerator-hours", "cost")
     assert {found.figures[name].origin for name in names} == {"assumed"}
-    assert [line for line in plan_lines(found) if "fp32, which is slower" in line] == [
+    assert [line for line in str(found).splitlines() if "fp32, which is slower" in line] == [
         "the peak is that of bf16, and this run computes in fp32, which is slower: speed, time and "
         "cost are too optimistic (try train.precision='bf16', or your own utilisation=)"
     ]
@@ -71,12 +70,12 @@ def test_in_fp32_the_utilisation_is_assumed_and_a_warning_names_the_remedy():
     assert usual.figures["speed"].origin == "computed"
     known = small_plan(gpus=1, batch_tokens=64, train=TrainConfig(), utilisation=0.1)
     for each in (usual, known):
-        assert not any("fp32, which is slower" in line for line in plan_lines(each))
+        assert not any("fp32, which is slower" in line for line in str(each).splitlines())
 
 
 def test_every_line_of_figures_names_its_origin():
     found = small_plan()
-    lines = plan_lines(found)
+    lines = str(found).splitlines()
     for name, figure in found.figures.items():
         line = next(line for line in lines if line.startswith(f"{name}  "))
         assert figure.origin in line and figure.why in line
@@ -116,7 +115,7 @@ def test_a_model_that_does_not_fit_is_said_not_to():
         preset("llama-3-8b"), gpus=1, kind="RTX4090", tokens=1e9, length=512, batch_tokens=512
     )
     assert found.best is None
-    assert any(line.startswith("does not fit") for line in plan_lines(found))
+    assert any(line.startswith("does not fit") for line in str(found).splitlines())
 
 
 def test_a_batch_that_the_ranks_cannot_share_is_refused_with_one_that_they_can():
@@ -179,8 +178,8 @@ def test_the_command_prints_the_plan(capsys: pytest.CaptureFixture[str]):
 
 def pasted(found: ClusterPlan) -> dict[str, str]:
     """The options that a plan prints, by their keys."""
-    line = next(line for line in plan_lines(found) if "train.parallel=" in line)
-    words = shlex.split(as_flags(line, keys=True))
+    lines = as_flags(str(found)).splitlines()
+    words = shlex.split(next(line for line in lines if "--train.parallel" in line))
     return dict(zip((word.removeprefix("--") for word in words[::2]), words[1::2], strict=True))
 
 
@@ -231,7 +230,7 @@ def test_keys_of_model_and_train_change_the_plan_of_a_preset(capsys):
         tokens=1e9,
         batch_tokens=64,
     )
-    assert changed == f"{as_flags(str(expected), keys=True)}\n"
+    assert changed == f"{as_flags(str(expected))}\n"
     assert "--price\n" in changed and "price=\n" in str(expected)
     parameters = expected.figures["parameters"].value
     assert parameters == inventory(model).total

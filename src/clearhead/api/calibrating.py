@@ -17,7 +17,7 @@ from clearhead.config.evaluate import CalibrateOptions, Split
 from clearhead.data.order import derive_key, permute
 from clearhead.decoding.rating import mean_log_prob
 from clearhead.decoding.text import translate_texts
-from clearhead.errors import ConfigError, FolderError
+from clearhead.errors import ConfigError, FolderError, setting
 from clearhead.evaluation import calibrating
 from clearhead.evaluation.calibrating import JudgedTranslation, MeasuredCalibration
 from clearhead.evaluation.translation import check_scoring
@@ -91,7 +91,7 @@ def _refuse_others_folder(model: TextModel) -> None:
         raise FolderError(
             f"{folder.name} is temporary or part of the installed package, so it keeps no "
             "calibration; save a copy with model.save(…) and calibrate that, or only measure: "
-            "save=False"
+            f"{setting('save', False)}"
         )
 
 

@@ -11,7 +11,7 @@ from clearhead.config.checks import as_path
 from clearhead.config.evaluate import EncoderEvaluation
 from clearhead.data.corpus import Corpus, open_corpus
 from clearhead.data.same_text import data_of_run, is_text_of_run
-from clearhead.errors import ConfigError, DataError, InputError
+from clearhead.errors import ConfigError, DataError, InputError, setting
 from clearhead.evaluation.baseline import baseline, can_measure_baseline
 from clearhead.evaluation.classification import accuracy
 from clearhead.evaluation.masked import masked_loss
@@ -55,10 +55,12 @@ def _data_of_encoder(model: TokenizedModel, prepared: str | Path | None) -> Corp
     vocabulary."""
     default = data_of_run(model.folder, PREPARED) if model.is_run else None
     if prepared is None and default is None:
-        raise InputError("prepared= is missing; give the folder of the prepared data")
+        raise InputError(f"{setting('prepared')} is missing; give the folder of the prepared data")
     folder = as_path("prepared", prepared, default)
     if not is_prepared(folder):
-        raise DataError(f"{folder} holds no prepared data; name the data of the run: prepared=…")
+        raise DataError(
+            f"{folder} holds no prepared data; name the data of the run: {setting('prepared', ...)}"
+        )
     stages.info(f"measuring on {folder}")
     corpus = open_corpus(folder)
     vocabulary = model.tokenizer.library.get_vocab()

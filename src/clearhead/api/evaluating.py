@@ -15,7 +15,7 @@ from clearhead.config.evaluate import (
     Split,
     TranslatorEvaluation,
 )
-from clearhead.errors import InputError
+from clearhead.errors import InputError, setting
 
 
 @takes(TranslatorEvaluation, LanguageModelEvaluation, EncoderEvaluation)
@@ -53,8 +53,13 @@ def evaluate(
     if hypothesis is not None:
         for name, value in {"model": model, "split": split}.items():
             if value is not None:
-                raise InputError(f"{name}= does not apply with hypothesis=; leave it out")
+                raise InputError(
+                    f"{setting(name)} does not apply with {setting('hypothesis')}; leave it out"
+                )
         return measure_hypothesis(settings)
     if model is None:
-        raise InputError("model= is missing; give a model folder, a run, or hypothesis=…")
+        raise InputError(
+            f"{setting('model')} is missing; give a model folder, a run, or "
+            f"{setting('hypothesis', ...)}"
+        )
     return measure(as_text_model(model), split, settings)

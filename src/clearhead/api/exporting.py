@@ -12,7 +12,7 @@ from clearhead.api.locating import locate
 from clearhead.api.tokenized_model import TokenizedModel
 from clearhead.config.checks import as_path
 from clearhead.config.tasks import ExportOptions, Software, StoredPrecision
-from clearhead.errors import ConfigError, InputError, nearest
+from clearhead.errors import ConfigError, InputError, nearest, setting
 from clearhead.interop.certificate import Certificate
 from clearhead.interop.ctranslate2.exporting import export_ctranslate2
 from clearhead.interop.huggingface.exporting import export_model
@@ -49,7 +49,7 @@ def export(
     `model` is what `load` or `build_model` returned, or whatever `load` takes.
     """
     if not isinstance(to, str) or to not in EXPORTS:
-        raise InputError(f"to={to!r} is not known; {nearest(str(to), EXPORTS)}")
+        raise InputError(f"{setting('to', to)} is not known; {nearest(str(to), EXPORTS)}")
     if runtime is not None:
         runtime = as_path("runtime", runtime)
     options = ExportOptions(
@@ -74,7 +74,7 @@ def _own_options(options: ExportOptions, to: Software) -> dict[str, Any]:
         if owner == to:
             chosen[name] = value
         elif value != getattr(ExportOptions, name):
-            rule = f"belongs to to={owner!r}, and this is to={to!r}"
+            rule = f"belongs to {setting('to', owner)}, and this is {setting('to', to)}"
             raise ConfigError(name, value, rule, "leave it out")
     return chosen
 

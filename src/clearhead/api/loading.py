@@ -10,7 +10,7 @@ from clearhead.api.text_model import TextModel
 from clearhead.api.trained_run import TrainedRun
 from clearhead.config.checks import as_path
 from clearhead.environment import keep_freed_memory
-from clearhead.errors import InputError
+from clearhead.errors import InputError, setting
 from clearhead.interop.huggingface.importing import import_model as import_huggingface
 from clearhead.models.own_parts import NONE, OwnParts
 
@@ -70,7 +70,9 @@ def _device(name: torch.device | str) -> torch.device:
         return torch.zeros(1, device=name).device
     except (RuntimeError, AssertionError, TypeError) as error:
         reason = str(error).partition("\n")[0]
-        raise InputError(f"device={name!r} cannot be used ({reason}); try device='cpu'") from None
+        raise InputError(
+            f"{setting('device', name)} cannot be used ({reason}); try {setting('device', 'cpu')}"
+        ) from None
 
 
 def import_model(folder: str | Path, out: str | Path) -> TextModel:

@@ -13,7 +13,7 @@ from clearhead.decoding.rating import rated
 from clearhead.decoding.results import AnsweredText, Output
 from clearhead.decoding.sources import encode_masked, warn_of_too_long
 from clearhead.decoding.text import translate_sources, translate_texts
-from clearhead.errors import DataError, InputError
+from clearhead.errors import DataError, InputError, function, setting
 from clearhead.intake.tables import in_language, read_units
 from clearhead.intake.unpack import open_bytes
 from clearhead.localise.catalogues import Catalogue, TranslatedPair, read_pairs
@@ -48,8 +48,8 @@ class _CatalogueTranslator:
     ) -> None:
         if options.leave_below and model.calibration is None:
             raise InputError(
-                f"leave_below={options.leave_below} needs a calibrated model, and "
-                f"{model.folder} is not calibrated; run clearhead.calibrate(…) first"
+                f"{setting('leave_below', options.leave_below)} needs a calibrated model, and "
+                f"{model.folder} is not calibrated; run {function('calibrate')} first"
             )
         self.engine, self.codec, self.path = engine, model.opened.codec, path
         self.config, self.by_pieces = options.config(), options.pieces
@@ -136,5 +136,5 @@ def _refuse_spans(path: Path, texts: Sequence[MaskedText]) -> None:
         raise InputError(
             f"{path} has placeholders or tags in {n_with:,} of {len(texts):,} texts, and this "
             "model has not learnt to keep them; train one with data.placeholders, or have the text "
-            "between them translated piece by piece: pieces=True"
+            f"between them translated piece by piece: {setting('pieces', True)}"
         )

@@ -19,7 +19,7 @@ from clearhead.config.evaluate import (
     TranslatorEvaluation,
 )
 from clearhead.data.same_text import check_text_of_run
-from clearhead.errors import ConfigError, DataError, InputError
+from clearhead.errors import ConfigError, DataError, InputError, setting
 from clearhead.evaluation.perplexity import LARGEST_SHOWN, Perplexity, perplexity
 from clearhead.evaluation.translation import (
     check_scoring,
@@ -55,8 +55,9 @@ class Evaluation:
 def _check_comparison(options: ScoringOptions, against: Other) -> None:
     if against is not None and (options.exact or options.resamples < 2):
         raise InputError(
-            "against= compares BLEU and chrF++ by resampling; leave out exact=True, and try "
-            f"resamples={ScoringOptions.resamples}"
+            f"{setting('against')} compares BLEU and chrF++ by resampling; leave out "
+            f"{setting('exact', True)}, and try "
+            f"{setting('resamples', ScoringOptions.resamples)}"
         )
 
 
@@ -74,7 +75,9 @@ def measure_translator(
     other = against
     if other is not None and not isinstance(other, TokenizedModel):
         if not isinstance(other, str | Path):
-            raise InputError("against= compares models: give a model, a run or a folder")
+            raise InputError(
+                f"{setting('against')} compares models: give a model, a run or a folder"
+            )
         location = locate(other)
         other = TokenizedModel(location.folder, dtype=location.dtype, keeps=location.keeps)
         other.open()
@@ -132,7 +135,10 @@ def measure_output(
     references = given_lines("reference", reference, "the reference translations")
     mine = given_lines("hypothesis", hypothesis, "the output of a system")
     if isinstance(against, TokenizedModel):
-        raise InputError("with hypothesis=, against= is another output: give a file or lines")
+        raise InputError(
+            f"with {setting('hypothesis')}, {setting('against')} is another output: give a file "
+            "or lines"
+        )
     theirs = None if against is None else given_lines("against", against, "the other output")
     for name, lines in {"hypothesis": mine, "against": theirs}.items():
         if lines is not None and len(lines) != len(references):
@@ -202,7 +208,7 @@ def _perplexity_of_split(
     a start, or one stream, in which an end stands behind every document."""
     for name in ("document", "start"):
         if getattr(options, name) != getattr(LanguageModelEvaluation, name):
-            rule = "is for text=: a split of a run is read as in training"
+            rule = f"is for {setting('text')}: a split of a run is read as in training"
             raise ConfigError(name, getattr(options, name), rule, "leave it out")
     recipe, ids = recipe_of_run(model.folder), model.opened.ids
     split, documents = _documents(model.folder, recipe.data, split)

@@ -20,7 +20,7 @@ from clearhead.config.evaluate import (
     ScoringOptions,
     TranslatorEvaluation,
 )
-from clearhead.errors import ClearheadError, ConfigError, InputError, nearest
+from clearhead.errors import ClearheadError, ConfigError, InputError, nearest, setting
 from clearhead.models import Classifier, MaskedLM
 
 
@@ -86,10 +86,10 @@ def _options_and_texts(kind: _Kind, settings: Mapping[str, Any]) -> tuple[Any, d
 
 def _does_not_apply(name: str, value: object, kind: _Kind) -> ClearheadError:
     if kind is not OUTPUT and any(name in other.texts for other in KINDS):
-        instead = " and ".join(f"{text}=" for text in kind.texts)
-        return InputError(f"{name}= does not apply to {kind.name}; give {instead} instead")
+        instead = " and ".join(map(setting, kind.texts))
+        return InputError(f"{setting(name)} does not apply to {kind.name}; give {instead} instead")
     if name not in OPTIONS:  # many lines, perhaps
-        return InputError(f"{name}= does not apply to {kind.name}; leave it out")
+        return InputError(f"{setting(name)} does not apply to {kind.name}; leave it out")
     return ConfigError(name, value, f"does not apply to {kind.name}", "leave it out")
 
 

@@ -7,7 +7,7 @@ from typing import Any
 from torch import nn
 
 from clearhead.doctor.user_files import run_file
-from clearhead.errors import ClearheadError, InputError
+from clearhead.errors import ClearheadError, InputError, own_part
 from clearhead.models.own_parts import OwnParts
 from clearhead.parts.attention import MultiHeadAttention
 
@@ -36,7 +36,9 @@ def own_parts(**named_parts: Any) -> OwnParts:
 def _by_name(role: str, name: str) -> Any:
     file, colon, symbol = name.rpartition(":")
     if not colon or not file.endswith(".py"):
-        raise InputError(f"{role}={name!r} is not FILE.py:NAME; try {role}=my_parts.py:MyPart")
+        raise InputError(
+            f"{role}={name!r} is not FILE.py:NAME; try {own_part(role, 'my_parts.py:MyPart')}"
+        )
     return from_file(Path(file), symbol)
 
 

@@ -16,7 +16,7 @@ from clearhead.data.corpus import Corpus, open_corpus
 from clearhead.data.manifest import MANIFEST
 from clearhead.data.prepare import prepare as prepare_job
 from clearhead.data.shards import Job, Progress
-from clearhead.errors import InputError
+from clearhead.errors import InputError, setting
 from clearhead.intake.sources import data_root
 
 
@@ -47,7 +47,9 @@ def prepare(
     changes = dict(data or {})
     if clean is not None:
         if "clean" in changes:
-            raise InputError("clean= and data['clean'] both name kinds of defects; give only one")
+            raise InputError(
+                f"{setting('clean')} and data['clean'] both name kinds of defects; give only one"
+            )
         changes["clean"] = defect_kinds(clean)
     revised = revise_recipe(own, {"data": changes}) if changes else own
     options = PrepareOptions(folder=folder, processes=processes, overwrite=overwrite)
@@ -71,7 +73,10 @@ def prepared_folder(name: str, folder: str | Path | None) -> Path:
 def defect_kinds(clean: Sequence[str]) -> tuple[str, ...]:
     """Return the kinds of defects that were named, or all kinds if the list is empty."""
     if isinstance(clean, str):
-        raise InputError(f"clean={clean!r} is one string; give a list, such as clean=[{clean!r}]")
+        raise InputError(
+            f"{setting('clean', clean)} is one string; give a list, such as "
+            f"{setting('clean', [clean])}"
+        )
     if not isinstance(clean, Sequence) or not all(isinstance(kind, str) for kind in clean):
         raise InputError(f"clean={clean!r:.60} must be a list of strings; give one")
     return tuple(clean) or DEFECTS

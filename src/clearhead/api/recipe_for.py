@@ -22,7 +22,7 @@ from clearhead.config.checks import as_path
 from clearhead.config.recipe import TEMPLATES, load_recipe
 from clearhead.config.tasks import NewOptions
 from clearhead.data.same_text import data_of_run
-from clearhead.errors import ClearheadError, InputError
+from clearhead.errors import ClearheadError, InputError, Message, function, setting
 from clearhead.evaluation.baseline import can_measure_baseline, cross_validated
 from clearhead.files import write_whole
 from clearhead.intake.cleaning import Defects, find_defects, split_reader
@@ -130,8 +130,9 @@ def _checked(text: Any) -> OwnText:
     if not isinstance(text, OwnText):
         wrong = "is missing" if text is None else f"is a {type(text).__name__}, not an OwnText"
         raise InputError(
-            f"text= {wrong}: say what there is, such as OwnText.pairs([(source, target), …]), "
-            "OwnText.texts([…]) or, of files, OwnText.files(path)"
+            f"{setting('text')} {wrong}: say what there is, such as "
+            "OwnText.pairs([(source, target), …]), OwnText.texts([…]) or, of files, "
+            "OwnText.files(path)"
         )
     return text
 
@@ -202,8 +203,10 @@ def _about_the_baseline(data: DataConfig) -> list[str]:
     if accuracy is None:
         return []
     return [
-        f"Baseline: {accuracy}, by five-fold cross-validation. A model that is not better is not "
-        "worth its time; clearhead.evaluate(…) compares them on the test part."
+        Message(
+            f"Baseline: {accuracy}, by five-fold cross-validation. A model that is not better is "
+            f"not worth its time; {function('evaluate')} compares them on the test part."
+        )
     ]
 
 
@@ -223,25 +226,32 @@ def _check_out(out: Path) -> None:
     measured."""
     check_name(out)
     if out.suffix != ".toml":
-        raise ClearheadError(f"out={str(out)!r} must end in .toml; try {out}.toml")
+        raise ClearheadError(f"{setting('out', str(out))} must end in .toml; try {out}.toml")
     try:
         parent_is_there, is_there = out.parent.is_dir(), out.exists()
     except OSError as error:  # the name is too long, or the folder may not be read
         raise _unwritable(out, error) from None
     if not parent_is_there:
         raise ClearheadError(
-            f"out={str(out)!r} is in a folder that does not exist; make it first: "
+            f"{setting('out', str(out))} is in a folder that does not exist; make it first: "
             f"mkdir -p {shlex.quote(str(out.parent))}"
         )
     if not os.access(out.parent, os.W_OK):
         raise ClearheadError(
-            f"{out} cannot be written: its folder is read-only; name another file: out=…"
+            f"{out} cannot be written: its folder is read-only; name another file: "
+            f"{setting('out', ...)}"
         )
     if is_there:
-        raise ClearheadError(f"{out} already exists; remove it, or name another file: out=…")
+        raise ClearheadError(
+            f"{out} already exists; remove it, or name another file: {setting('out', ...)}"
+        )
     if out.stem == "recipe":
-        raise ClearheadError(f"out={str(out)!r} is named like a run's own recipe; try another name")
+        raise ClearheadError(
+            f"{setting('out', str(out))} is named like a run's own recipe; try another name"
+        )
 
 
 def _unwritable(out: Path, error: OSError) -> ClearheadError:
-    return ClearheadError(f"{out} cannot be written ({error.strerror}); name another file: out=…")
+    return ClearheadError(
+        f"{out} cannot be written ({error.strerror}); name another file: {setting('out', ...)}"
+    )

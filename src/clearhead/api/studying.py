@@ -22,7 +22,7 @@ from clearhead.config import recipe_toml
 from clearhead.config.checks import MOST, as_path, user_path
 from clearhead.data.corpus import open_corpus
 from clearhead.environment import data_folder
-from clearhead.errors import ConfigError, DataError, InputError
+from clearhead.errors import ConfigError, DataError, InputError, setting
 from clearhead.files import locked, refuse_unusual, write_whole
 from clearhead.intake.public import public_corpora
 from clearhead.interop.folders import has_file, read_json
@@ -105,7 +105,9 @@ class Study:
         `parts` repeats the parts that the study's file names, as "ROLE=FILE.py:NAME". FILE.py is
         run, so a study from somebody else may only run files that you name here."""
         if workers is not None and (type(workers) is not int or workers < 1):
-            raise InputError(f"workers={workers!r} must be a whole number of at least 1; try 1")
+            raise InputError(
+                f"{setting('workers', workers)} must be a whole number of at least 1; try 1"
+            )
         say, n_workers = say or _log.info, workers or os.cpu_count() or 1
         check_parts(self.plan, parts)
         self._check_tests()

@@ -16,7 +16,7 @@ from clearhead.config.decode import (
     TooLongSource,
     Window,
 )
-from clearhead.errors import DataError, InputError
+from clearhead.errors import DataError, InputError, setting
 from clearhead.intake.formats import BYTE_ORDER_MARK
 from clearhead.intake.unpack import open_bytes, read_all
 
@@ -169,7 +169,7 @@ def given_lines(name: str, lines_given: LinesGiven | None, what: str) -> list[st
     """Return the lines of a file, or lines in memory. If they are missing, the message says `what`
     to give."""
     if lines_given is None:
-        raise InputError(f"{name}= is missing; give {what}")
+        raise InputError(f"{setting(name)} is missing; give {what}")
     if not isinstance(lines_given, str | Path):
         _refuse_frames(lines_given)
         if isinstance(lines_given, bytes | dict | set) or not isinstance(lines_given, Iterable):

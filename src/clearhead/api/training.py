@@ -22,7 +22,7 @@ from clearhead.data.same_text import check_text_of_data, note_text
 from clearhead.data.shards import Progress
 from clearhead.decoding.opening import RECIPE
 from clearhead.environment import keep_freed_memory, torchrun
-from clearhead.errors import ClearheadError, ConfigError, DataError
+from clearhead.errors import ClearheadError, ConfigError, DataError, function
 from clearhead.evaluation.classification import accuracy
 from clearhead.evaluation.samples import WatchedContinuations
 from clearhead.evaluation.translation import SCORES, WatchedTranslations
@@ -133,7 +133,7 @@ def _open_data(
         if launched is not None and launched.world > 1:
             raise DataError(
                 f"{path} holds no prepared data, and several ranks would prepare them at once; "
-                "prepare them first: clearhead.prepare(…), or clearhead prepare RECIPE"
+                f"prepare them first: {function('prepare')}, or clearhead prepare RECIPE"
             )
         _log.info("preparing %s", path)
         corpus = prepare(recipe, folder=path, progress=progress)

@@ -16,7 +16,7 @@ from clearhead import __version__
 from clearhead.cli.arguments import Arguments
 from clearhead.cli.spelling import as_flags, know_options
 from clearhead.cli.terminal import discard, output_may_close, text_only_terminal, visible
-from clearhead.errors import ClearheadError, nearest
+from clearhead.errors import ClearheadError, Message, nearest
 
 VERBS = {
     "calibrate": "make a translator's confidence predict its chrF++",
@@ -74,7 +74,7 @@ def _run_to_its_end(arguments: list[str]) -> int:
         sys.stdout.flush()
         return status
     except ClearheadError as error:
-        print(f"clearhead: {visible(as_flags(str(error)))}", file=sys.stderr)
+        print(f"clearhead: {visible(as_flags(error.message))}", file=sys.stderr)
         return 2
     except (MemoryError, RuntimeError) as error:
         if not isinstance(error, MemoryError) and "allocate memory" not in str(error):
@@ -106,7 +106,8 @@ class _ShowWarnings(logging.Handler):
     """Shows the library's warnings in the same form as errors."""
 
     def emit(self, record: logging.LogRecord) -> None:
-        print(f"clearhead: {visible(as_flags(record.getMessage()))}", file=sys.stderr)
+        text = record.msg if isinstance(record.msg, Message) else record.getMessage()
+        print(f"clearhead: {visible(as_flags(text))}", file=sys.stderr)
 
 
 def _run(arguments: list[str]) -> int:

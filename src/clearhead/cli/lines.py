@@ -298,7 +298,7 @@ def talk(greeting: str, answer: Callable[[int, str], None]) -> int:
         try:
             answer(number, line)
         except InputError as error:  # an error concerns only this line
-            print(f"clearhead: {visible(as_flags(str(error)))}", file=sys.stderr)
+            print(f"clearhead: {visible(as_flags(error.message))}", file=sys.stderr)
 
 
 def as_json(output: Output) -> dict[str, Any]:

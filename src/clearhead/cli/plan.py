@@ -80,7 +80,7 @@ def run(arguments: argparse.Namespace) -> int:
         **settings(arguments, plan),
         assumptions={key: value for key, value in assumptions.items() if value is not None},
     )
-    print(as_flags(str(planned), keys=True))
+    print(as_flags(str(planned)))
     return 0
 
 

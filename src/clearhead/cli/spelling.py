@@ -4,19 +4,10 @@
 
 import argparse
 import ast
-import re
 import shlex
 from typing import NamedTuple
 
-VALUE = r"""'(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*"|\[[^\]]*\]|…|[^\s;,:)'"]+"""
-CALL = re.compile(rf"\bclearhead\.(\w+)\(…((?:, \w+=(?:{VALUE}))*)\)")
-# Not inside a path or a name: runs/beam=2 and sweep,beam=2 may be folders.
-SETTING = re.compile(rf"(?<![\w.\-'\"=/\\,])(?<!--part )([a-z_][a-z0-9_]*)=({VALUE})?(?!\w)")
-OWN_TEXT = re.compile(rf"\bOwnText\.(\w+)\(({VALUE})\)")
-KEY = re.compile(rf"(?<![\w.\-])((?:data|batches|model|train)\.\w+)=({VALUE})")
-
-SAYS_BOTH = re.compile(r"\(command: --|（命令行：--")
-"""In the doctor's texts, which its own command shows as they are."""
+from clearhead.errors import Mention, in_python, respelt, with_marks
 
 
 class _Option(NamedTuple):
@@ -38,47 +29,34 @@ def know_options(parser: argparse.ArgumentParser) -> None:
             _options[action.dest] = _Option(flag, metavar)
 
 
-def as_flags(message: str, *, keys: bool = False) -> str:
-    """The message with flags in place of the library's names of settings; with `keys`, those of
-    a recipe too. Lines of Python, which are indented, stay as they are, and what says both."""
-    lines = message.split("\n")
-    return "\n".join(
-        line if line.startswith("    ") or SAYS_BOTH.search(line) else _as_flags(line, keys)
-        for line in lines
-    )
+def as_flags(message: str) -> str:
+    """The message with flags in place of the settings that it mentions. A text without marks, such
+    as one of the doctor's, stays as it is."""
+    return respelt(with_marks(message), _on_command_line)
 
 
-def _as_flags(message: str, keys: bool) -> str:
-    message = CALL.sub(_call, message)
-    message = OWN_TEXT.sub(lambda match: f"--{match[1]} {_word(match[2])}", message)
-    if keys:
-        message = KEY.sub(lambda match: f"--{match[1]} {_toml_word(match[2])}", message)
-    return SETTING.sub(_setting, message)
+def _on_command_line(mention: Mention) -> str:
+    kind, name, shown = mention
+    match kind:
+        case "setting" if name in _options:
+            return _as_option(_options[name], shown)
+        case "recipe key":
+            return f"--{name} {_toml_word(shown)}"
+        case "own part" if "part" in _options and ".py:" in shown:
+            return f"--part {name}={shown}"
+        case "own text":
+            return f"--{name} {_word(shown)}"
+        case "function":
+            switch = f" --{shown.replace('_', '-')}" if shown else ""
+            return f"clearhead {name} …{switch}"
+        case _:
+            return in_python(mention)
 
 
-def _call(match: re.Match[str]) -> str:
-    settings = SETTING.findall(match[2])
-    flags = [f"--{name.replace('_', '-')}{_argument(value)}" for name, value in settings]
-    return " ".join(["clearhead", match[1], "…", *flags])
-
-
-def _setting(match: re.Match[str]) -> str:
-    name, value = match[1], match[2]
-    if "part" in _options and value and value.endswith(".py"):
-        return f"--part {match[0]}"  # a class of the user's own
-    if name not in _options:
-        return match[0]
-    flag, metavar = _options[name]
-    if not flag.startswith("-"):
-        return flag  # an argument without a name
-    if value == "…":
-        return f"{flag} {metavar}"
-    return flag + _argument(value)
-
-
-def _argument(value: str | None) -> str:
-    """The argument that follows a flag; a switch has none."""
-    return "" if value in (None, "", "True", "False") else f" {_word(str(value))}"
+def _as_option(option: _Option, shown: str) -> str:
+    if not option.flag.startswith("-") or shown in ("", "True", "False"):
+        return option.flag  # an argument without a name, or a switch
+    return f"{option.flag} {option.metavar if shown == '…' else _word(shown)}"
 
 
 def _word(value: str) -> str:

@@ -7,7 +7,7 @@ from math import isfinite
 from pathlib import Path, PurePath
 from typing import Any, get_args, get_origin, get_type_hints
 
-from clearhead.errors import ConfigError, InputError, nearest
+from clearhead.errors import ConfigError, InputError, nearest, setting
 
 MOST = 2**62
 """Every whole number in a setting must be below this: torch and numpy count in 64 bits."""
@@ -54,7 +54,7 @@ def _refuse_others_numbers(name: str, value: object) -> None:
     """Raises for a number of numpy or torch, which a recipe could not store."""
     if not isinstance(value, int | float) and getattr(value, "ndim", 1) == 0:
         rule = f"is a number of {type(value).__module__}, not of Python"
-        raise ConfigError(name, value, rule, f"try {name}={value.item()!r}")  # type: ignore[attr-defined]
+        raise ConfigError(name, value, rule, f"try {setting(name, value.item())}")  # type: ignore[attr-defined]
 
 
 def check_at_least(name: str, value: int, lowest: int) -> None:
@@ -67,10 +67,10 @@ def check_between(name: str, value: int, lowest: int, highest: int) -> None:
     _refuse_others_numbers(name, value)
     if isinstance(value, bool) or not isinstance(value, int) or value < lowest:
         rule = f"must be a whole number of at least {lowest}"
-        raise ConfigError(name, value, rule, f"try {name}={lowest}")
+        raise ConfigError(name, value, rule, f"try {setting(name, lowest)}")
     if value > highest:
         rule = f"must be at most {highest:,}"
-        raise ConfigError(name, value, rule, f"try {name}={highest}")
+        raise ConfigError(name, value, rule, f"try {setting(name, highest)}")
 
 
 def check_number(name: str, value: float) -> None:
@@ -79,14 +79,14 @@ def check_number(name: str, value: float) -> None:
     if isinstance(value, bool) or not isinstance(value, int | float):
         raise ConfigError(name, value, f"is a {type(value).__name__}", "give a number")
     if not isfinite(value):
-        raise ConfigError(name, value, "must be a finite number", f"try {name}=1.0")
+        raise ConfigError(name, value, "must be a finite number", f"try {setting(name, 1.0)}")
 
 
 def check_whole(name: str, value: int) -> None:
     """Raises unless the value is a whole number."""
     _refuse_others_numbers(name, value)
     if isinstance(value, bool) or not isinstance(value, int):
-        raise ConfigError(name, value, "must be a whole number", f"try {name}=0")
+        raise ConfigError(name, value, "must be a whole number", f"try {setting(name, 0)}")
 
 
 def check_labels(labels: tuple[str, ...]) -> None:
@@ -125,7 +125,7 @@ def as_path(name: str, path: str | Path | None, default: Path | None = None) -> 
     if path is None and default is not None:
         return default
     if not isinstance(path, str | Path) or not str(path):
-        raise InputError(f"{name}={path!r} is not a path; give a string or a pathlib.Path")
+        raise InputError(f"{setting(name, path)} is not a path; give a string or a pathlib.Path")
     if "\0" in str(path):
-        raise InputError(f"{name}={str(path)!r} contains a zero byte; check the path")
+        raise InputError(f"{setting(name, str(path))} contains a zero byte; check the path")
     return user_path(path)

@@ -6,7 +6,7 @@ from typing import Literal
 from clearhead.config.checks import check_at_least, check_choices
 from clearhead.config.decode import GenerateConfig, Start
 from clearhead.config.options import SearchOptions
-from clearhead.errors import ConfigError
+from clearhead.errors import ConfigError, setting
 
 Split = Literal["train", "valid", "test"]
 
@@ -30,7 +30,7 @@ class ScoringOptions:
         check_at_least("resamples", self.resamples, 0)
         for name in ("tokenize", "resamples"):
             if self.exact and getattr(self, name) != getattr(ScoringOptions, name):
-                rule = "is for BLEU and chrF++, but exact=True counts lines"
+                rule = f"is for BLEU and chrF++, but {setting('exact', True)} counts lines"
                 raise ConfigError(name, getattr(self, name), rule, "leave one out")
 
 

@@ -19,7 +19,7 @@ from clearhead.data.layouts import (
 )
 from clearhead.data.manifest import Manifest, SplitFacts, read_manifest, verify
 from clearhead.data.token_files import TokenFile, TokenStore
-from clearhead.errors import ConfigError, DataError, nearest
+from clearhead.errors import ConfigError, DataError, function, nearest
 from clearhead.files import refuse_unusual
 from clearhead.text.labels import label_ids
 from clearhead.text.tokenizer import Tokenizer, load_tokenizer
@@ -85,7 +85,7 @@ class Corpus:
         if tokenizer.mask_id is None:
             raise DataError(
                 f"{self.folder} is for masked-lm, but its tokenizer has no mask token; "
-                "prepare again: clearhead.prepare(…, overwrite=True)"
+                f"prepare again: {function('prepare', 'overwrite')}"
             )
         return MaskedLayout(
             stream,
@@ -121,7 +121,7 @@ class Corpus:
         if not isinstance(labels, list) or not all(isinstance(label, str) for label in labels):
             raise DataError(
                 f"{self.folder}: its manifest names no labels; prepare again: "
-                "clearhead.prepare(…, overwrite=True)"
+                f"{function('prepare', 'overwrite')}"
             )
         return label_ids(self.tokenizers["text"], labels, self.label_as)
 
@@ -157,6 +157,6 @@ def open_corpus(folder: Path) -> Corpus:
             raise DataError(
                 f"{folder / manifest.tokenizers[side].file} has {tokenizer.vocab_size} tokens, but "
                 f"the manifest says {manifest.tokenizers[side].vocab_size}; "
-                "prepare again: clearhead.prepare(…, overwrite=True)"
+                f"prepare again: {function('prepare', 'overwrite')}"
             )
     return Corpus(folder, manifest, tokenizers)

@@ -16,7 +16,7 @@ import numpy as np
 
 from clearhead.data.token_files import Integers, TokenArray, token_dtype
 from clearhead.environment import one_tokenizer_thread
-from clearhead.errors import ClearheadError
+from clearhead.errors import ClearheadError, setting
 from clearhead.localise.glossary import Glossary, PiecesWithTerms, terms_of_both
 from clearhead.localise.masking import Pieces
 from clearhead.localise.menu_keys import training_pair
@@ -144,7 +144,7 @@ def encode_in_order(
         except BrokenProcessPool:
             raise ClearheadError(
                 "a process that encoded text was killed, perhaps for lack of memory; run the same "
-                "command again to continue, with fewer processes: processes=1"
+                f"command again to continue, with fewer processes: {setting('processes', 1)}"
             ) from None
         finally:
             pool.shutdown(wait=True, cancel_futures=True)

@@ -11,7 +11,7 @@ from typing import Any
 from clearhead.config.data import SPLITS, DataConfig
 from clearhead.data.token_files import INDEX, FileFacts, check_tokens
 from clearhead.environment import cache_folder
-from clearhead.errors import DataError
+from clearhead.errors import DataError, function
 from clearhead.files import sha256_of, write_whole
 
 MANIFEST = "manifest.json"
@@ -89,7 +89,7 @@ class Manifest:
             raise DataError(
                 f"{folder} was prepared with another recipe: {'; '.join(changes)}; restore the "
                 "settings, give the recipe another name, or prepare again: "
-                "clearhead.prepare(…, overwrite=True)"
+                f"{function('prepare', 'overwrite')}"
             )
         return recorded
 
@@ -143,7 +143,7 @@ def read_manifest(folder: Path) -> Manifest:
         if PureWindowsPath(name).anchor or ".." in PureWindowsPath(name).parts:
             raise DataError(
                 f"{path} names {name!r}, which is not in its folder; prepare again: "
-                "clearhead.prepare(…, overwrite=True)"
+                f"{function('prepare', 'overwrite')}"
             )
     return manifest
 
@@ -153,7 +153,7 @@ def _from_json(path: Path) -> Manifest:
     if plain.get("format") != FORMAT:
         raise DataError(
             f"{path} has format {plain.get('format')}, but this clearhead reads {FORMAT}; "
-            "prepare again: clearhead.prepare(…, overwrite=True)"
+            f"prepare again: {function('prepare', 'overwrite')}"
         )
     plain["tokenizers"] = {n: TokenizerFacts(**facts) for n, facts in plain["tokenizers"].items()}
     for split in plain["splits"].values():
@@ -243,7 +243,7 @@ def verify(folder: Path, manifest: Manifest) -> None:
         raise DataError(
             f"the data in {folder} is not what its manifest describes: {'; '.join(wrong[:8])}"
             f"{' …' if len(wrong) > 8 else ''}; "
-            "prepare again: clearhead.prepare(…, overwrite=True), or restore these files"
+            f"prepare again: {function('prepare', 'overwrite')}, or restore these files"
         )
     for split in manifest.splits.values():
         for side, files in split.files.items():

@@ -27,7 +27,7 @@ from clearhead.data.manifest import (
 )
 from clearhead.data.shards import MEGABYTE, Job, Progress, write_split
 from clearhead.data.token_files import INDEX
-from clearhead.errors import DataError
+from clearhead.errors import DataError, setting
 from clearhead.files import PARTIAL_NAME, locked, refuse_unusual, sha256_of, write_whole
 from clearhead.intake.cleaning import REPORT, removal_report, removed
 from clearhead.intake.equality import shared_targets
@@ -267,7 +267,8 @@ def _begin(job: Job, plan: PreparePlan) -> None:
         if (job.folder / file).exists():
             raise DataError(
                 f"{job.folder} holds {file}, but no record of what it was made from; choose "
-                "another folder: folder=…, or replace it: overwrite=True"
+                f"another folder: {setting('folder', ...)}, or replace it: "
+                f"{setting('overwrite', True)}"
             )
     write_whole(path, to_json(plan))
 
@@ -285,8 +286,9 @@ def _check_same(folder: Path, old: PreparePlan, new: PreparePlan) -> None:
     if changes:
         raise DataError(
             f"{folder} was prepared from something else: {'; '.join(changes[:6])}"
-            f"{' …' if len(changes) > 6 else ''}; choose another folder: folder=…, or replace it: "
-            "overwrite=True"
+            f"{' …' if len(changes) > 6 else ''}; choose another folder: "
+            f"{setting('folder', ...)}, or replace it: "
+            f"{setting('overwrite', True)}"
         )
 
 

@@ -8,7 +8,7 @@ from typing import Any
 from clearhead.config.data import SPLITS, DataConfig
 from clearhead.data.corpus import Corpus
 from clearhead.data.manifest import MANIFEST, read_note, to_json
-from clearhead.errors import ClearheadError, DataError
+from clearhead.errors import ClearheadError, DataError, function
 from clearhead.files import sha256_of, write_whole
 from clearhead.intake.sources import data_root, find_inputs, located
 from clearhead.text.tokenizer import load_tokenizer
@@ -28,7 +28,7 @@ def check_text_of_data(corpus: Corpus, config: DataConfig) -> None:
     if changed:
         raise DataError(
             f"{corpus.folder} was prepared from different text: {changed}; restore it, give the "
-            "recipe another name, or prepare again: clearhead.prepare(…, overwrite=True)"
+            f"recipe another name, or prepare again: {function('prepare', 'overwrite')}"
         )
 
 

@@ -10,7 +10,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from clearhead.errors import DataError
+from clearhead.errors import DataError, function
 from clearhead.files import NewFile
 
 TokenArray = NDArray[np.unsignedinteger]
@@ -105,7 +105,7 @@ def _map(path: Path, dtype: np.dtype, expected: int) -> NDArray:
         state = "is missing" if size < 0 else f"has {size} bytes"
         raise DataError(
             f"{path} {state} where {expected * dtype.itemsize} are expected; "
-            "prepare again: clearhead.prepare(…, overwrite=True)"
+            f"prepare again: {function('prepare', 'overwrite')}"
         )
     if not expected:  # an empty file cannot be mapped
         return np.empty(0, dtype)
@@ -127,7 +127,7 @@ def check_tokens(folder: Path, facts: FileFacts, vocab_size: int, longest: int) 
         problem = f"it holds the token {file.tokens.max()} of a vocabulary of {vocab_size}"
     else:
         return
-    raise DataError(f"{file.path}: {problem}; prepare again: clearhead.prepare(…, overwrite=True)")
+    raise DataError(f"{file.path}: {problem}; prepare again: {function('prepare', 'overwrite')}")
 
 
 class TokenStore:

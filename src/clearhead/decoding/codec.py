@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from clearhead.config import DecodeConfig
 from clearhead.config.decode import Start, TooLong, Window
 from clearhead.decoding.results import Output
-from clearhead.errors import InputError, nearest
+from clearhead.errors import InputError, Verbatim, nearest, setting
 from clearhead.interop.model_folder import TokenIds
 from clearhead.localise.glossary import Glossary
 from clearhead.localise.masking import MaskedText, mask, masked_like
@@ -111,11 +111,15 @@ class Codec:
         own = self.ids.prompt_start
         choices = {"auto": own, "none": None, "bos": self.ids.bos, "eos": self.ids.eos}
         if not isinstance(start, str) or start not in choices:
-            raise InputError(f"start={start!r} is not a choice; {nearest(str(start), choices)}")
+            raise InputError(
+                f"{setting('start', start)} is not a choice; {nearest(str(start), choices)}"
+            )
         first = choices[start]
         if start in ("bos", "eos") and first is None:
             others = "none or eos" if self.ids.eos is not None else "none"
-            raise InputError(f"this model has no {start} token; use start={others}")
+            raise InputError(
+                f"this model has no {start} token; use {setting('start', Verbatim(others))}"
+            )
         return [] if first is None else [first]
 
     def decode_config(self, max_new: int, window: Window = "stop") -> DecodeConfig:
@@ -140,7 +144,7 @@ class Codec:
         if too_long == "refuse":
             takes = self.longest_source(longest)
             what = f"{name} has {len(ids)} tokens, but the model takes {takes}"
-            raise InputError(f"{what}; split it, or have it cut: too_long='cut'")
+            raise InputError(f"{what}; split it, or have it cut: {setting('too_long', 'cut')}")
         if self.ids.target_start is not None:
             longest //= 2  # a decoder needs the other half for the target
         end = self._behind_source
@@ -155,6 +159,6 @@ class Codec:
             return ids
         if too_long == "refuse":
             what = f"{name} has {len(ids)} tokens, but the model takes {longest}"
-            remedy = "shorten it, or have its front cut: too_long='cut'"
+            remedy = f"shorten it, or have its front cut: {setting('too_long', 'cut')}"
             raise InputError(f"{what}; {remedy}")
         return ids[-(longest // 2) :]  # half of the window is left for new tokens

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from clearhead.errors import ConfigError, InputError
+from clearhead.errors import ConfigError, InputError, setting
 from clearhead.text.tokenizer import Tokenizer
 
 
@@ -58,7 +58,9 @@ def one_of_strings(
     for text, tokens in spelt.items():
         if max_new is not None and len(tokens) > max_new:
             rule = f"is too few for the {len(tokens)} tokens of {text!r:.40}, which is allowed"
-            raise ConfigError("max_new", max_new, rule, f"try max_new={len(tokens) + 1}")
+            raise ConfigError(
+                "max_new", max_new, rule, f"try {setting('max_new', len(tokens) + 1)}"
+            )
     return one_of(list(spelt.values()), tokenizer.eos_id)
 
 

@@ -26,7 +26,7 @@ from clearhead.decoding.opening import open_folder
 from clearhead.decoding.results import Output, StopReason
 from clearhead.decoding.text import Engine, OwnEngine, SeededPrompt
 from clearhead.environment import cache_folder
-from clearhead.errors import ConfigError, FolderError, InputError, ModelError, nearest
+from clearhead.errors import ConfigError, FolderError, InputError, ModelError, nearest, setting
 from clearhead.interop.calibration import CALIBRATION
 from clearhead.interop.certificate import PARITY
 from clearhead.interop.ctranslate2.exporting import (
@@ -99,9 +99,9 @@ class CTranslate2Engine:
         if self.config.family != "encoder-decoder":
             _refuse("family", self.config.family, "an encoder-decoder for translations")
         if beam.groups > 1:
-            _refuse("groups", beam.groups, "groups=1")
+            _refuse("groups", beam.groups, setting("groups", 1))
         if beam.patience is None:
-            _refuse("patience", None, "patience=1.0")
+            _refuse("patience", None, setting("patience", 1.0))
         if beam.length_penalty == "gnmt":
             _refuse("length_penalty", "gnmt", "'average' or 'none'")
         limit = min(ends.max_new, self.config.max_length - 1)
@@ -141,13 +141,15 @@ class CTranslate2Engine:
         seeds are not used."""
         choice, rows = how.choice, [prompt.tokens for prompt in prompts]
         if choice.temperature != 0:
-            _refuse("temperature", choice.temperature, "temperature=0")
+            _refuse("temperature", choice.temperature, setting("temperature", 0))
         if choice.repetition_penalty != 1:
-            _refuse("repetition_penalty", choice.repetition_penalty, "repetition_penalty=1")
+            _refuse(
+                "repetition_penalty", choice.repetition_penalty, setting("repetition_penalty", 1)
+            )
         if constraint is not None:
             _refuse("only", "…", "no constraint")
         if ends.window != "stop":
-            _refuse("window", ends.window, "window='stop'")
+            _refuse("window", ends.window, setting("window", "stop"))
         outputs: dict[int, Output] = {}
         opened = self.opened("Generator", one=_is_one(rows))
         running: list[tuple[int, int, Any]] = []
@@ -225,7 +227,7 @@ def engine_folder(model_folder: Path, folder: Path | None = None) -> Path:
             if not converted.is_dir():  # otherwise, another process has just made it
                 raise FolderError(
                     f"{converted} cannot be made ({error.strerror}); make it where it can be "
-                    "written, with engine_folder=…, and name the same folder here"
+                    f"written, with {setting('engine_folder', ...)}, and name the same folder here"
                 ) from None
     certificate = read_json(converted, PARITY)
     if certificate.get("agrees") is not True:
@@ -282,12 +284,14 @@ def engine_of(
         ("precision", precision, get_args(EnginePrecision)),
     ):
         if value not in choices:
-            raise InputError(f"{name}={value!r} is not a choice; {nearest(str(value), choices)}")
+            raise InputError(
+                f"{setting(name, value)} is not a choice; {nearest(str(value), choices)}"
+            )
     if engine == "ctranslate2":
         return CTranslate2Engine(model_folder, precision=precision, folder=folder, own=model)
     if precision != "float32":
         raise InputError(
-            f"precision={precision!r} is not supported by the engine clearhead; use the engine "
-            "ctranslate2"
+            f"{setting('precision', precision)} is not supported by the engine clearhead; use "
+            "the engine ctranslate2"
         )
     return OwnEngine(model)

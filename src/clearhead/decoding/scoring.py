@@ -10,7 +10,7 @@ from clearhead.decoding.cached import GenerativeModel, Ids, evaluating, in_full,
 from clearhead.decoding.codec import Codec
 from clearhead.decoding.inputs import checked_ids, name_of
 from clearhead.decoding.results import Output, Scored
-from clearhead.errors import InputError
+from clearhead.errors import InputError, setting
 from clearhead.models import Seq2Seq
 from clearhead.models.inputs import RealGiven
 from clearhead.parts.recorder import Recorder
@@ -119,7 +119,7 @@ def score_texts(
     filled = [index for index, text in enumerate(texts) if (text.strip() if pairs else text)]
     if pairs:
         if start != "auto":
-            raise InputError(f"start={start!r} is for language models; leave it out")
+            raise InputError(f"{setting('start', start)} is for language models; leave it out")
         if targets is None or len(targets) != len(texts):
             raise InputError("a translator scores pairs; give a target for each text")
         for index in set(range(len(texts))) - set(filled):

@@ -11,6 +11,7 @@ from clearhead.decoding.codec import Codec
 from clearhead.decoding.inputs import name_of
 from clearhead.decoding.results import AnsweredText
 from clearhead.decoding.sentences import Fits
+from clearhead.errors import Message, setting
 from clearhead.localise.glossary import Glossary, Term
 from clearhead.localise.masking import MaskedText, mask
 
@@ -135,7 +136,7 @@ def warn_of_too_long(
     """Warn of each text that was too long to translate whole, with its name, the limit and the
     remedy."""
     longest = codec.longest_source(config.max_length)
-    empty = "its translation is empty; split it, or have it cut: too_long='cut'"
+    empty = f"its translation is empty; split it, or have it cut: {setting('too_long', 'cut')}"
     for name, answer in zip(names, answers):
         what = "its end was cut" if answer.tokens_read else empty
         warn_of_cut(name, len(answer.tokens_read), answer.n_cut, longest, what)
@@ -144,5 +145,7 @@ def warn_of_too_long(
 def warn_of_cut(name: str, n_given: int, n_cut: int, longest: int, what: str) -> None:
     """Warn if the model does not read all of a text."""
     if n_cut:
-        told = "%s has %d tokens, but the model takes %d: %s"
-        _log.warning(told, name, n_given + n_cut, longest, what)
+        n_tokens = n_given + n_cut
+        _log.warning(
+            Message(f"{name} has {n_tokens} tokens, but the model takes {longest}: {what}")
+        )

@@ -21,7 +21,7 @@ from clearhead.decoding.generation import MAX_ROWS, RunningText
 from clearhead.decoding.inputs import DecodeInput, TokenRows, as_inputs
 from clearhead.decoding.results import Output, StopReason
 from clearhead.decoding.sampling import draw, probabilities, seed_of, uniform
-from clearhead.errors import InputError
+from clearhead.errors import InputError, setting
 
 
 def speculative(
@@ -48,7 +48,7 @@ def speculative(
                 "the same tokens: take a draft that was trained with the same tokenizer"
             )
     if config.window == "slide":
-        raise InputError("window='slide' does not work with a draft; use 'stop'")
+        raise InputError(f"{setting('window', 'slide')} does not work with a draft; use 'stop'")
     drafting = _Drafting(model, draft, config, choice, seed, n_ahead)
     waiting = as_inputs(inputs, config, replace(model.config, max_length=drafting.window))
     outputs: list[Output] = []

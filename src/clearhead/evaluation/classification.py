@@ -24,7 +24,7 @@ from clearhead.data.loader import Loader
 from clearhead.decoding.cached import evaluating, in_full
 from clearhead.decoding.codec import Codec
 from clearhead.decoding.sources import warn_of_cut
-from clearhead.errors import ConfigError, InputError, nearest
+from clearhead.errors import ConfigError, InputError, nearest, setting
 from clearhead.interop.labels import Labels
 from clearhead.models import Classifier, MaskedLM
 from clearhead.shapes import Float, Tensor
@@ -34,7 +34,7 @@ LabelModel = MaskedLM | Classifier
 """The model that labels texts, by a head or by the token in place of a mask."""
 
 BATCH_TOKENS = 4096
-CUT = "too_long='cut'"
+CUT = setting("too_long", "cut")
 Z = 1.959964  # standard deviations that hold 95% of a normal distribution
 
 

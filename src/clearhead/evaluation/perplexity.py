@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from clearhead.decoding.scoring import score
-from clearhead.errors import InputError
+from clearhead.errors import InputError, setting
 from clearhead.models import CausalLM
 from clearhead.text.tokenizer import Tokenizer
 
@@ -89,7 +89,7 @@ def perplexity(
     stride = max(1, window // 2) if stride is None else stride
     if not 1 <= stride <= window:
         raise InputError(
-            f"stride={stride} must be between 1 and the window of {window} tokens; "
+            f"{setting('stride', stride)} must be between 1 and the window of {window} tokens; "
             "a larger one would leave tokens out"
         )
     nats, n_tokens, n_bytes, n_characters, n_words = 0.0, 0, 0, 0, 0

@@ -15,7 +15,7 @@ from clearhead.data.corpus import Corpus
 from clearhead.data.order import derive_key, permute
 from clearhead.decoding.codec import Codec
 from clearhead.decoding.text import Engine, OwnEngine, translate_texts
-from clearhead.errors import ClearheadError, InputError
+from clearhead.errors import ClearheadError, InputError, setting
 from clearhead.evaluation.scripts import bleu_tokenizer
 from clearhead.interop.model_folder import TokenIds
 from clearhead.models import Classifier, MaskedLM, Model
@@ -230,12 +230,14 @@ def _metrics(tokenize: str, lowercase: bool) -> dict[str, Any]:
         ) from None
     if tokenize not in BLEU.TOKENIZERS:
         choices = ", ".join(BLEU.TOKENIZERS)
-        raise InputError(f"tokenize={tokenize!r} is not known to sacrebleu; choose from {choices}")
+        raise InputError(
+            f"{setting('tokenize', tokenize)} is not known to sacrebleu; choose from {choices}"
+        )
     try:
         bleu = BLEU(tokenize=tokenize, lowercase=lowercase)
     except (ImportError, RuntimeError, OSError) as error:  # it needs a package, or a download
         reason = " ".join(str(error).split())
-        raise ClearheadError(f"tokenize={tokenize!r}: {reason}") from None
+        raise ClearheadError(f"{setting('tokenize', tokenize)}: {reason}") from None
     return dict(zip(SCORES, (bleu, CHRF(word_order=2, lowercase=lowercase))))
 
 

@@ -7,7 +7,7 @@ import torch
 
 from clearhead.decoding import Output, attention_of
 from clearhead.decoding.cached import evaluating
-from clearhead.errors import ConfigError, InputError, ModelError
+from clearhead.errors import ConfigError, InputError, ModelError, setting
 from clearhead.inspection.page import in_frame
 from clearhead.inspection.pictures import heatmap_svg, heatmap_text
 from clearhead.inspection.sites import has_our_weights, no_weights
@@ -121,5 +121,5 @@ def _chosen(name: str, index: int | None, n: int) -> int:
     index = n - 1 if index is None else index
     if isinstance(index, bool) or not isinstance(index, int) or not 0 <= index < n:
         rule = f"is not one of this model's, which has 0 to {n - 1}"
-        raise ConfigError(name, index, rule, f"try {name}={n - 1}")
+        raise ConfigError(name, index, rule, f"try {setting(name, n - 1)}")
     return index

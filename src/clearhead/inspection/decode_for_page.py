@@ -12,7 +12,7 @@ from clearhead.decoding import beam_search, greedy, sample
 from clearhead.decoding.cached import evaluating
 from clearhead.decoding.continuing import seed_of_text
 from clearhead.decoding.opening import Opened
-from clearhead.errors import InputError
+from clearhead.errors import InputError, setting
 from clearhead.inspection.beam_tree import BeamTree
 from clearhead.inspection.labelled import classifier_ids, see_label
 from clearhead.inspection.look import Subject, Text, look, look_label
@@ -130,7 +130,8 @@ def _decoded(
 ) -> tuple[list[int], BeamTree | None]:
     if temperature and width > 1:
         raise InputError(
-            f"temperature={temperature} draws one text, and beam={width} searches; choose one"
+            f"{setting('temperature', temperature)} draws one text, and "
+            f"{setting('beam', width)} searches; choose one"
         )
     if temperature:
         choice = Choice(temperature=temperature)

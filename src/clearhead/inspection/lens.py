@@ -7,7 +7,7 @@ from typing import NamedTuple
 import torch
 from torch import nn
 
-from clearhead.errors import InputError
+from clearhead.errors import InputError, setting
 from clearhead.inspection.heads import joined_weights
 from clearhead.inspection.sites import TowerName, embedding_of
 from clearhead.inspection.trace import Trace, checked_trace
@@ -104,11 +104,12 @@ def rollout(t: Trace, kind: str = "self") -> Float[Tensor, "batch query key"]:
     / 2 (Abnar and Zuidema 2020). `kind` is "self" for an encoder and "causal" for a decoder."""
     pattern = {"self": "encoder", "causal": "decoder"}.get(str(kind))
     if pattern is None:
-        raise InputError(f"kind={kind!r} has no rollout; choose 'self' or 'causal'")
+        raise InputError(f"{setting('kind', kind)} has no rollout; choose 'self' or 'causal'")
     if not hasattr(checked_trace(t).model, pattern):
         other = "causal" if kind == "self" else "self"
         raise InputError(
-            f"kind={kind!r} needs the {pattern}, which the model does not have; try {other!r}"
+            f"{setting('kind', kind)} needs the {pattern}, which the model does not have; try "
+            f"{other!r}"
         )
     flow: Tensor | None = None
     for index in range(len(getattr(t.model, pattern).layers)):

@@ -23,7 +23,7 @@ from torch import nn
 from torch.distributed.algorithms._checkpoint.checkpoint_wrapper import CheckpointWrapper
 from torch.utils.hooks import RemovableHandle
 
-from clearhead.errors import InputError
+from clearhead.errors import InputError, setting
 from clearhead.inspection.attention_taps import Tap, per_head, tap_attention
 from clearhead.inspection.edits import Counted, Edit, counted
 from clearhead.inspection.sites import Site, TowerName, embedding_of, matching, sites
@@ -153,7 +153,7 @@ class Trace:
             rows = ", ".join(str(len(real)) for real in calls)
             raise InputError(
                 f"the calls of the {tower} have {rows} rows, which cannot be joined; decode with "
-                "beam=1, one text at a time"
+                f"{setting('beam', 1)}, one text at a time"
             )
         return torch.cat(calls, dim=1)
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from clearhead.config.data import DataConfig, InvalidInput
-from clearhead.errors import DataError
+from clearhead.errors import DataError, setting
 from clearhead.intake.recognise import conversion, guess_encoding, rewriting
 
 # counted together with the kinds of invalid input: strings that the recipe leaves out
@@ -71,7 +71,7 @@ class Sieve:
         whole_file = self.config.document == "file"
         skip = f"data.skip = {json.dumps([*self.config.skip, kind])} in the recipe"
         if not self.has_recipe:
-            skip = f"skip={[kind]}"
+            skip = setting("skip", [kind])
         what = "files" if whole_file else f"{place.unit}s"
         if encoding is None or (self.has_recipe and not whole_file):
             return f"fix it, or have such {what} skipped and counted: {skip}"

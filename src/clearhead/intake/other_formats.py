@@ -6,7 +6,7 @@ import shlex
 from pathlib import Path
 from typing import NamedTuple
 
-from clearhead.errors import DataError
+from clearhead.errors import DataError, own_text
 from clearhead.localise.catalogues import ENDINGS, kind_of_catalogue
 
 
@@ -52,5 +52,5 @@ def refuse_other_formats(path: Path, head: bytes) -> None:
         first = f"{other.command}, then " if other.command else ""
         raise DataError(
             f"{path} is {other.what}, and a model would learn its syntax; {first}give it as a "
-            f"table: OwnText.table({str(other.catalogue)!r})"
+            f"table: {own_text('table', str(other.catalogue))}"
         )

@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 from clearhead.config.checks import as_path
 from clearhead.config.data import Task
-from clearhead.errors import ClearheadError, DataError, InputError
+from clearhead.errors import ClearheadError, DataError, InputError, Message, setting
 from clearhead.intake.missing import no_such_file
 from clearhead.intake.proposal import propose
 
@@ -47,7 +47,7 @@ def own_table(path: Path, columns: tuple[str, ...] = ()) -> OwnData:
             "needs two labels or more; this is a language model of the texts."
         )
     if others:
-        summary += f" Other columns: {', '.join(others)}; choose with columns=…."
+        summary += f" Other columns: {', '.join(others)}; choose with {setting('columns', ...)}."
     values: dict[str, Any] = {
         "data.train": (str(file),),
         "data.format": proposal.format,
@@ -55,7 +55,7 @@ def own_table(path: Path, columns: tuple[str, ...] = ()) -> OwnData:
         "data.labels": proposal.labels,
         "data.document": "line",
     }
-    return OwnData(TEMPLATES[proposal.task], values, summary)
+    return OwnData(TEMPLATES[proposal.task], values, Message(summary))
 
 
 def _valid(text: str) -> str:

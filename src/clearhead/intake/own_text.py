@@ -11,7 +11,7 @@ from typing import Any
 
 from clearhead.config.checks import as_path
 from clearhead.config.data import DataConfig
-from clearhead.errors import ClearheadError, ConfigError, DataError, InputError
+from clearhead.errors import ClearheadError, ConfigError, DataError, InputError, setting
 from clearhead.files import NewFile
 from clearhead.intake.own import OwnData, check_name, own_labels, own_table
 from clearhead.intake.proposal import LABELS_AT_MOST
@@ -272,6 +272,7 @@ def _write_text(
             out.path = folder / f"{what}-{digest.hexdigest()[:12]}.{end}"
     except OSError as error:
         raise ClearheadError(
-            f"{folder} cannot be written ({error.strerror}); name another folder: folder="
+            f"{folder} cannot be written ({error.strerror}); name another folder: "
+            f"{setting('folder')}"
         ) from None
     return out.path.absolute(), longest

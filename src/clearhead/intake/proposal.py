@@ -11,7 +11,7 @@ from statistics import mean
 from typing import NamedTuple
 
 from clearhead.config.data import Format, Task
-from clearhead.errors import DataError
+from clearhead.errors import DataError, own_text, setting
 from clearhead.intake.languages import length_in_letters
 from clearhead.intake.other_formats import refuse_other_formats
 from clearhead.intake.recognise import HEAD, check_head, check_text, refuse_office, rewriting
@@ -56,7 +56,7 @@ def refuse_tables(paths: Iterable[str | Path]) -> None:
     for path in paths:
         if _ending(Path(path)) in TABLES:
             raise DataError(
-                f"{path} has the name of a table; give it as one: OwnText.table({str(path)!r}) "
+                f"{path} has the name of a table; give it as one: {own_text('table', str(path))} "
                 "(labels are a column of it), or rename it to end in .txt"
             )
 
@@ -167,12 +167,12 @@ def _as_task(
     if len(labels) > LABELS_AT_MOST:
         raise DataError(
             f"{path}: column {chosen[-1]!r} has {len(labels)} different values, too many for "
-            "labels; choose another column with columns=…"
+            f"labels; choose another column with {setting('columns', ...)}"
         )
     if len(labels) == 1 and columns:
         raise DataError(
             f"{path}: column {chosen[-1]!r} has {labels[0]!r} in every row, but a classifier "
-            "needs two different labels; choose another column with columns=…"
+            f"needs two different labels; choose another column with {setting('columns', ...)}"
         )
     only_label = (chosen[-1], labels[0]) if len(labels) == 1 else None
     if only_label:
@@ -275,7 +275,9 @@ def _choose(
     seen = ", ".join(listed[:SHOWN]) + more
     if not seen:
         raise DataError(f"{path} has nothing below its first row; name a file with text in it")
-    raise DataError(f"{path} has these {what}: {seen}; choose some, such as columns={names[:2]}")
+    raise DataError(
+        f"{path} has these {what}: {seen}; choose some, such as {setting('columns', names[:2])}"
+    )
 
 
 def _is_label(texts: list[str]) -> bool:

@@ -12,7 +12,7 @@ from statistics import mean
 from typing import Any
 
 from clearhead.config.data import Format
-from clearhead.errors import DataError
+from clearhead.errors import DataError, own_text
 from clearhead.intake.json_values import read_values
 from clearhead.intake.parquet import open_parquet, records
 from clearhead.intake.recognise import rewriting
@@ -175,7 +175,8 @@ def _refuse_one_object(path: Path, value: dict[str, Any]) -> None:
             "translations; join it with the file of the other language (OTHER.json): jq -rs "
             "'.[1] as $other | .[0] | paths(strings) as $key | [getpath($key), ($other | "
             'getpath($key))] | select(all(.[]; type == "string")) | @tsv\' '
-            f"{shlex.quote(str(path))} OTHER.json > pairs.tsv; then give OwnText.table('pairs.tsv')"
+            f"{shlex.quote(str(path))} OTHER.json > pairs.tsv; then give "
+            f"{own_text('table', 'pairs.tsv')}"
         )
     lists = [name for name, inner in value.items() if isinstance(inner, list)]
     if lists:

@@ -10,7 +10,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from clearhead.errors import FolderError
+from clearhead.errors import FolderError, function
 from clearhead.files import sha256_of, write_whole
 from clearhead.interop.folders import has_file, read_json, regular_file
 
@@ -84,7 +84,7 @@ def read_calibration(folder: Path) -> Calibration | None:
     if content.get("weights") != weights_hash(folder):
         raise FolderError(
             f"{path} was made with other weights; remove it, or calibrate the model again: "
-            "clearhead.calibrate(…)"
+            f"{function('calibrate')}"
         )
     curve = content.get("curve")
     names = list(Calibration.__dataclass_fields__)

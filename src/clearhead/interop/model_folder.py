@@ -16,7 +16,7 @@ from torch import nn
 from clearhead.config import ModelConfig
 from clearhead.config.batches import Layout
 from clearhead.config.checks import as_path
-from clearhead.errors import ConfigError, FolderError, InputError, nearest
+from clearhead.errors import ConfigError, FolderError, InputError, nearest, own_part
 from clearhead.interop.folders import has_file, read_json, whole_or_absent, write_json
 from clearhead.interop.tensor_files import (
     MAX_SHARD_BYTES,
@@ -166,7 +166,8 @@ def _check_own_parts(folder: Path, description: Description, own_parts: OwnParts
     for role, name in description.own_parts.items():
         if role not in own_parts.given:
             raise FolderError(
-                f"{folder} was saved with a part of your own; give its class: {role}={name}"
+                f"{folder} was saved with a part of your own; give its class: "
+                f"{own_part(role, name)}"
             )
     for role, part in own_parts.given.items():
         saved = description.own_parts.get(role)
@@ -177,7 +178,8 @@ def _check_own_parts(folder: Path, description: Description, own_parts: OwnParts
             )
         if saved.rpartition(":")[2] != part.__qualname__:
             raise FolderError(
-                f"{folder} was saved with {role}={saved}, but this is {part.__qualname__}; give "
+                f"{folder} was saved with {own_part(role, saved)}, but this is "
+                f"{part.__qualname__}; give "
                 "the class of that name"
             )
 

@@ -3,6 +3,8 @@
 from dataclasses import dataclass
 from typing import Literal
 
+from clearhead.errors import Message
+
 Origin = Literal["measured", "computed", "assumed"]
 
 
@@ -22,15 +24,17 @@ class Figure:
 
 def measured(value: float, unit: str, why: str) -> Figure:
     """Make a figure that was read off a run."""
-    return Figure(value=value, unit=unit, origin="measured", why=why)
+    return Figure(value=value, unit=unit, origin="measured", why=Message(why))
 
 
 def computed(value: float, unit: str, why: str, *inputs: Figure) -> Figure:
     """Make a figure that is computed from the inputs; it is assumed if one of them is."""
     guessed = any(figure.origin == "assumed" for figure in inputs)
-    return Figure(value=value, unit=unit, origin="assumed" if guessed else "computed", why=why)
+    return Figure(
+        value=value, unit=unit, origin="assumed" if guessed else "computed", why=Message(why)
+    )
 
 
 def assumed(value: float, unit: str, why: str) -> Figure:
     """Make a figure that is a guess."""
-    return Figure(value=value, unit=unit, origin="assumed", why=why)
+    return Figure(value=value, unit=unit, origin="assumed", why=Message(why))

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 
 from clearhead.config import ModelConfig, Recipe, TrainConfig
 from clearhead.config.tasks import Assumptions
-from clearhead.errors import ClearheadError, ConfigError
+from clearhead.errors import ClearheadError, ConfigError, Verbatim, setting
 from clearhead.scale.accelerators import Accelerator, accelerator
 from clearhead.scale.failures import best_interval, goodput
 from clearhead.scale.figures import Figure, assumed, computed, measured
@@ -15,7 +15,7 @@ from clearhead.scale.memory import FP32, STATES, RankLayout
 from clearhead.scale.operations import flops_per_token, inventory
 from clearhead.scale.planned import PlannedRun, Utilisation
 from clearhead.scale.published import published_family
-from clearhead.scale.report import plan_lines
+from clearhead.scale.report import plan_text
 
 ANY_UTILISATION = 0.35
 """The utilisation that is assumed if the table of accelerators names no published one."""
@@ -34,7 +34,7 @@ class ClusterPlan(PlannedRun):
     """A planned run; `print` shows all of it."""
 
     def __str__(self) -> str:
-        return "\n".join(plan_lines(self)).rstrip()
+        return plan_text(self)
 
 
 def plan(
@@ -61,15 +61,22 @@ def plan(
     batch = own_batch if batch_tokens is None else batch_tokens
     if tokens is None and isinstance(what, ModelConfig):
         rule = "is needed to plan a preset, which has no recipe that says how long it trains"
-        raise ConfigError("tokens", None, rule, "try tokens=15e12")
+        raise ConfigError("tokens", None, rule, f"try {setting('tokens', Verbatim('15e12'))}")
     total = train.steps * batch if tokens is None else tokens
     for field_name, value in (("gpus", gpus), ("length", length), ("batch_tokens", batch)):
         if value < 1:
-            raise ConfigError(field_name, value, "must be at least 1", f"try {field_name}=1")
+            raise ConfigError(
+                field_name, value, "must be at least 1", f"try {setting(field_name, 1)}"
+            )
         if value > (most := MOST[field_name]):
             raise ConfigError(field_name, value, f"must be at most {most:,}", "write a smaller one")
     if not 0 < total < math.inf:
-        raise ConfigError("tokens", total, "must be above 0 and finite", "try tokens=1e9")
+        raise ConfigError(
+            "tokens",
+            total,
+            "must be above 0 and finite",
+            f"try {setting('tokens', Verbatim('1e9'))}",
+        )
     used = _utilisation(utilisation, accelerators, train)
     rows = max(1, batch // length)
     candidates: list[LayoutCandidate] = []
@@ -138,10 +145,14 @@ def _time(run: _Run, parameters: int) -> dict[str, Figure]:
     states = 1 + STATES[run.train.optimizer] + (run.train.ema is not None)
     size = computed(FP32 * states * parameters, "bytes", "weights and optimizer in fp32")
     nodes = -(-run.gpus // run.kind.per_node)
-    writes = assumed(nodes * assumptions.save_gb_per_second * 1e9, "bytes/s", "save_gb_per_second=")
+    writes = assumed(
+        nodes * assumptions.save_gb_per_second * 1e9, "bytes/s", setting("save_gb_per_second")
+    )
     save = computed(size.value / writes.value, "s", "size / write speed of all nodes", writes)
     apart = assumed(
-        3600 * assumptions.gpu_hours_per_failure / run.gpus, "s", "gpu_hours_per_failure= / gpus"
+        3600 * assumptions.gpu_hours_per_failure / run.gpus,
+        "s",
+        f"{setting('gpu_hours_per_failure')} / gpus",
     )
     interval = computed(
         best_interval(save.value, apart.value), "s", "Young–Daly: √(2 · save · failures)", apart
@@ -159,7 +170,7 @@ def _time(run: _Run, parameters: int) -> dict[str, Figure]:
     duration = computed(seconds, "s", why, rate, apart)
     hours = computed(run.gpus * seconds / 3600, "GPU-hours", "gpus × time", duration)
     dollars = run.kind.dollars_per_hour if assumptions.price is None else assumptions.price
-    price = assumed(dollars, "$", "for a GPU-hour; price=")
+    price = assumed(dollars, "$", f"for a GPU-hour; {setting('price')}")
     return {
         "steps": computed(run.tokens / run.batch_tokens, "", "tokens / batch"),
         "FLOP per token": computed(per_token, "", f"convention {used.convention!r}"),
@@ -183,12 +194,15 @@ def _data(run: _Run) -> dict[str, Figure]:
     width = 2 if run.model.vocab_size <= 2**16 else 4
     text = run.tokens * assumptions.text_bytes_per_token
     core_seconds = run.tokens / assumptions.tokens_per_core_second
-    cores = assumed(assumptions.cores, "", "cores=")
+    cores = assumed(assumptions.cores, "", setting("cores"))
     return {
         "token files": computed(run.tokens * width, "bytes", f"{width} bytes for each token"),
-        "text": assumed(text, "bytes", "text_bytes_per_token="),
+        "text": assumed(text, "bytes", setting("text_bytes_per_token")),
         "tokenising": computed(
-            core_seconds / assumptions.cores, "s", f"on {assumptions.cores} cores (cores=)", cores
+            core_seconds / assumptions.cores,
+            "s",
+            f"on {assumptions.cores} cores ({setting('cores')})",
+            cores,
         ),
     }
 
@@ -198,7 +212,7 @@ def _utilisation(
 ) -> Utilisation:
     name = kind.utilisation if utilisation is None else utilisation
     if name is None:
-        why = f"no published runs of {kind.name} are known here; utilisation="
+        why = f"no published runs of {kind.name} are known here; {setting('utilisation')}"
         return Utilisation(
             name="assumed",
             convention="parameters",
@@ -207,12 +221,12 @@ def _utilisation(
         )
     if isinstance(name, float | int):
         if not 0 < name <= 1:
-            rule, remedy = "must be above 0 and at most 1", "try utilisation=0.4"
+            rule, remedy = "must be above 0 and at most 1", f"try {setting('utilisation', 0.4)}"
             raise ConfigError("utilisation", name, rule, remedy)
         return Utilisation(
             name="given",
             convention="parameters",
-            figure=assumed(name, "%", "utilisation=, of 6·N FLOP for each token"),
+            figure=assumed(name, "%", f"{setting('utilisation')}, of 6·N FLOP for each token"),
             includes_interruptions=False,
         )
     family = published_family(name)
@@ -260,5 +274,5 @@ def _no_layout(model: ModelConfig, gpus: int, rows: int, length: int) -> Clearhe
         rows * length,
         f"are {rows} sequences of {length} tokens, which {gpus} accelerators cannot share evenly "
         f"(tensor parallel over a node and {model.kv_heads} heads of keys included)",
-        f"try batch_tokens={at_least * length}",
+        f"try {setting('batch_tokens', at_least * length)}",
     )

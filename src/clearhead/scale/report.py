@@ -3,6 +3,7 @@
 from collections.abc import Iterable
 
 from clearhead.config.recipe import toml_value
+from clearhead.errors import Message, recipe_key, setting, with_marks
 from clearhead.scale.figures import Figure
 from clearhead.scale.layouts import USABLE, LayoutCandidate
 from clearhead.scale.memory import RankLayout
@@ -12,14 +13,14 @@ from clearhead.scale.published import PublishedFamily
 GIB = 2**30
 
 
-def plan_lines(plan: PlannedRun) -> list[str]:
+def plan_text(plan: PlannedRun) -> Message:
     """Layout, memory, figures and warnings."""
     head = (
         f"{plan.name} on {plan.gpus:,} × {plan.kind.name}: sequences of {plan.length:,} tokens, "
         f"{plan.batch_tokens:,} tokens a step"
     )
     shown = plan.best or plan.least
-    return [
+    lines = [
         head,
         "",
         *_layout_lines(plan, shown),
@@ -27,12 +28,13 @@ def plan_lines(plan: PlannedRun) -> list[str]:
         *_memory_lines(plan, shown),
         "",
         *(
-            f"{name:<18}{readable(figure):>20}  {figure.origin:<9} {figure.why}"
+            f"{name:<18}{readable(figure):>20}  {figure.origin:<9} {with_marks(figure.why)}"
             for name, figure in plan.figures.items()
         ),
         "",
         *_warnings(plan, shown),
     ]
+    return Message("\n".join(lines).rstrip())
 
 
 def _layout_lines(plan: PlannedRun, shown: LayoutCandidate) -> list[str]:
@@ -56,7 +58,7 @@ def _options(plan: PlannedRun, layout: RankLayout) -> str:
     written = vars(plan.written)
     planned = {**layout.train, **vars(plan.train), **layout.train}  # the layout's come first
     return " ".join(
-        f"train.{key}={toml_value(value)}"
+        recipe_key(f"train.{key}", toml_value(value))
         for key, value in planned.items()
         if value != written[key] or key in ("parallel", "recompute")
     )
@@ -104,12 +106,13 @@ def _warnings(plan: PlannedRun, shown: LayoutCandidate) -> Iterable[str]:
         times = shown.communication_seconds / shown.compute_seconds
         yield (
             f"the network is the limit: {times:.1f} times as long as the computation of a step; "
-            "the utilisation will not be reached (try a larger batch_tokens=)"
+            f"the utilisation will not be reached (try a larger {setting('batch_tokens')})"
         )
     if plan.train.precision == "fp32" and plan.utilisation.name != "given":
         yield (
             "the peak is that of bf16, and this run computes in fp32, which is slower: speed, time "
-            "and cost are too optimistic (try train.precision='bf16', or your own utilisation=)"
+            f"and cost are too optimistic (try {recipe_key('train.precision', repr('bf16'))}, or "
+            f"your own {setting('utilisation')})"
         )
     if plan.utilisation.includes_interruptions:
         yield "the utilisation is of whole runs: goodput is in it, and not applied again"

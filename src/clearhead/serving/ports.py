@@ -2,7 +2,7 @@
 
 import socket
 
-from clearhead.errors import ClearheadError
+from clearhead.errors import ClearheadError, setting
 
 
 def take_port(host: str, port: int) -> socket.socket:
@@ -12,5 +12,6 @@ def take_port(host: str, port: int) -> socket.socket:
         return socket.create_server((host.strip("[]"), port), family=family, backlog=1024)
     except (OSError, OverflowError) as error:
         raise ClearheadError(
-            f"cannot listen on {host}:{port} ({error}); try port=0, which takes a free port"
+            f"cannot listen on {host}:{port} ({error}); try {setting('port', 0)}, which takes a "
+            "free port"
         ) from None

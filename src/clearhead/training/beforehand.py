@@ -9,7 +9,7 @@ from torch import nn
 
 from clearhead.config import BatchConfig, ModelConfig, Recipe, TrainConfig
 from clearhead.data.corpus import Corpus
-from clearhead.errors import ClearheadError, ConfigError
+from clearhead.errors import ClearheadError, ConfigError, setting
 from clearhead.training.report import CHECKPOINTS
 
 FAMILIES = {
@@ -95,5 +95,5 @@ def check_space(folder: Path, objective: nn.Module, config: TrainConfig) -> None
         raise ClearheadError(
             f"{folder} has {free / 1e6:,.0f} MB of free space, but the run needs about "
             f"{needed / 1e6:,.0f} MB more for {config.keep + 2} checkpoints and the "
-            "model; free some, lower train.keep, or name another folder: folder=…"
+            f"model; free some, lower train.keep, or name another folder: {setting('folder', ...)}"
         )

@@ -5,7 +5,7 @@ from dataclasses import MISSING, asdict
 from typing import Any, Literal
 
 from clearhead.config import Recipe
-from clearhead.errors import ClearheadError
+from clearhead.errors import ClearheadError, setting
 
 ChangeRule = Literal["refuse", "warn", "allow"]
 
@@ -93,7 +93,8 @@ def check_changes(before: dict[str, Any], recipe: Recipe) -> list[str]:
     if changes["refuse"]:
         raise ClearheadError(
             f"this run cannot resume with another recipe: {'; '.join(changes['refuse'])}; "
-            "restore the old values, or start a new run in another folder: folder=…"
+            "restore the old values, or start a new run in another folder: "
+            f"{setting('folder', ...)}"
         )
     return changes["warn"]
 

@@ -25,7 +25,7 @@ from torch.distributed.checkpoint.filesystem import FileSystem
 
 from clearhead.data.manifest import to_json
 from clearhead.environment import crash_point
-from clearhead.errors import FolderError
+from clearhead.errors import FolderError, setting
 from clearhead.files import sha256_of, sync
 from clearhead.interop.folders import read_text, regular_file
 from clearhead.training.checkpoint_index import (
@@ -217,7 +217,7 @@ class Checkpoints:
         if steps:
             raise CheckpointError(
                 f"none of the {len(steps)} checkpoints in {self.folder} is complete; restore "
-                "one, or start a new run in another folder: folder=…"
+                f"one, or start a new run in another folder: {setting('folder', ...)}"
             )
         return None
 
@@ -244,7 +244,7 @@ class Checkpoints:
         try:
             index = read_index(checkpoint.folder, checkpoint.facts["files"])
         except CheckpointError as error:
-            problem = str(error)
+            problem = error.message
         if problems := [*filter(None, self.ranks.gather(problem))]:
             raise CheckpointError(problems[0])
         assert index is not None
@@ -255,7 +255,7 @@ class Checkpoints:
             cause = next(iter(error.failures.values()))[0]
             raise CheckpointError(
                 f"{checkpoint.folder} does not hold the tensors of this run "
-                f"({_describe(cause)}); start a new run in another folder: folder=…"
+                f"({_describe(cause)}); start a new run in another folder: {setting('folder', ...)}"
             ) from error
 
 

@@ -29,7 +29,7 @@ from torch.distributed.checkpoint.metadata import (
 )
 from torch.distributed.checkpoint.planner import ReadItem
 
-from clearhead.errors import ClearheadError
+from clearhead.errors import ClearheadError, setting
 
 INDEX = ".metadata"
 _METADATA = "torch.distributed.checkpoint.metadata"
@@ -87,7 +87,8 @@ def read_index(folder: Path, files: Iterable[str]) -> Metadata:
     except Exception as error:  # bytes that are no pickle can raise anything
         raise CheckpointError(
             f"{folder / INDEX} is not the index of a checkpoint ({error}); nothing in it was "
-            "executed. Start a new run in another folder (folder=…); if somebody sent you this "
+            f"executed. Start a new run in another folder ({setting('folder', ...)}); if "
+            "somebody sent you this "
             "run, ask for its model folder instead"
         ) from None
 

@@ -23,7 +23,7 @@ from clearhead.config import BatchConfig, ModelConfig, Recipe, TrainConfig
 from clearhead.data.corpus import Corpus
 from clearhead.data.loader import Loader
 from clearhead.data.mixing import MixedLoader
-from clearhead.errors import ClearheadError
+from clearhead.errors import ClearheadError, setting
 from clearhead.files import PARTIAL_NAME, locked, refuse_unusual
 from clearhead.models.own_parts import NONE, OwnParts
 from clearhead.training.averaging import NamedWeights, copy_weights
@@ -133,7 +133,7 @@ class Run:
             raise ClearheadError(
                 f"this run was started with the parts {before or 'that its recipe names'}, but now "
                 f"has {now or 'none of your own'}; give the same parts, or start a new run in "
-                "another folder: folder=…"
+                f"another folder: {setting('folder', ...)}"
             )
         for change in check_changes(checkpoint.facts["recipe"], self.recipe):
             say(f"warning: from here on {change}")
@@ -229,7 +229,8 @@ def locked_run_folder(folder: Path) -> Iterator[None]:
     somebody else."""
     refuse_unusual(folder)
     folder.mkdir(parents=True, exist_ok=True)
-    refusal = f"another process trains in {folder}; wait for it, or name another folder: folder=…"
+    remedy = f"wait for it, or name another folder: {setting('folder', ...)}"
+    refusal = f"another process trains in {folder}; {remedy}"
     with locked(folder / ".lock", refusal):
         for path in folder.iterdir():  # left by a process that was killed
             if PARTIAL_FILES.fullmatch(path.name):

@@ -6,6 +6,7 @@ import uuid
 from collections.abc import Iterable
 from pathlib import Path
 
+from clearhead.errors import setting
 from clearhead.training.checkpoint_index import CheckpointError
 from clearhead.training.distributed import Ranks
 
@@ -30,7 +31,9 @@ def check_shared(folder: Path, ranks: Ranks) -> None:
         problem = f"rank {ranks.rank} cannot write {error.filename}: {error.strerror}"
     if problems := [*filter(None, ranks.gather(problem))]:
         shutil.rmtree(tried, ignore_errors=True)
-        raise CheckpointError(f"{problems[0]}; allow it to, or name another folder: folder=…")
+        raise CheckpointError(
+            f"{problems[0]}; allow it to, or name another folder: {setting('folder', ...)}"
+        )
     check_seen(tried, [f"__{rank}_" for rank in range(ranks.world)], ranks)
     shutil.rmtree(tried, ignore_errors=True)
 
@@ -43,5 +46,6 @@ def check_seen(folder: Path, names: Iterable[str], ranks: Ranks) -> None:
         shutil.rmtree(folder, ignore_errors=True)
         raise NotSharedError(
             f"rank 0 does not see {folder / unseen[0]}, which rank {unseen[0].split('_')[2]} has "
-            "written; the run's folder must be on a disk that all machines share: folder=…"
+            "written; the run's folder must be on a disk that all machines share: "
+            f"{setting('folder', ...)}"
         )

@@ -3,6 +3,7 @@
 import math
 from typing import Any
 
+from clearhead.errors import Message, setting
 from clearhead.training.sizes import FOR_STEPS, PASSES_WANTED, STEPS_AT_LEAST, UPDATES_WANTED
 from clearhead.training.sizing import MeasuredText, Sized, documents, lengths
 
@@ -23,7 +24,7 @@ def reasons_for(sized: Sized) -> list[str]:
     limit = "; more would teach little, and the time allows more."
     if possible < STEPS_AT_LEAST:
         needed = math.ceil(STEPS_AT_LEAST * seconds / FOR_STEPS / 60)
-        limit = f". That is too few to learn from: give minutes={needed}."
+        limit = f". That is too few to learn from: give {setting('minutes', needed)}."
     elif possible <= sized.enough:
         limit = ", as often as the time allows."
     took = steps * seconds / FOR_STEPS / 60
@@ -33,9 +34,11 @@ def reasons_for(sized: Sized) -> list[str]:
         *_about_the_text(text, shape),
         _about_the_model(sized),
         *_about_initial_weights(shape),
-        f"Steps: one takes {seconds:.3f} s here (measured) and has {targets:,.0f} {guessed}. "
-        f"{steps:,} of them take about {_spoken(took)} and see the text {sized.passes:.1f} "
-        f"times{limit}",
+        Message(
+            f"Steps: one takes {seconds:.3f} s here (measured) and has {targets:,.0f} {guessed}. "
+            f"{steps:,} of them take about {_spoken(took)} and see the text {sized.passes:.1f} "
+            f"times{limit}"
+        ),
         f"Dropout: {values['model.p_dropout']}, since {why}.",
         f"Learning rate: {size.lr:g} at most, which suits {learner}, after a warm-up of "
         f"{warmup:,} {'step' if warmup == 1 else 'steps'}, and down to nearly nothing.",

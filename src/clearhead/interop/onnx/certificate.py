@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from clearhead.errors import ConfigError
+from clearhead.errors import ConfigError, setting
 from clearhead.interop.certificate import (
     Certificate,
     furthest_apart,
@@ -108,7 +108,9 @@ def _refuse_rounding(precision: Precision, before: Tensor, after: Tensor) -> flo
             f"moves the logits by {share:.1%} of their spread, and at most "
             f"{MAX_ROUNDING[precision]:.0%} is accepted"
         )
-        remedy = "export with precision='fp16'" if precision == "int8" else "leave it out"
+        remedy = (
+            f"export with {setting('precision', 'fp16')}" if precision == "int8" else "leave it out"
+        )
         raise ConfigError("precision", precision, rule, remedy)
     return share
 

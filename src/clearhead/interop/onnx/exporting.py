@@ -5,7 +5,7 @@ from pathlib import Path
 
 import torch
 
-from clearhead.errors import ConfigError
+from clearhead.errors import ConfigError, setting
 from clearhead.interop.certificate import Certificate
 from clearhead.interop.folders import whole_or_absent, write_json
 from clearhead.interop.huggingface.own_ids import write_own_ids
@@ -71,7 +71,9 @@ def _write_graphs(model_folder: Path, out: Path, precision: Precision, max_bytes
         if graph.n_bytes > max_bytes:
             rule = f"makes {graph.n_bytes:,} bytes, and an ONNX file holds at most {max_bytes:,}"
             remedy = (
-                "use a smaller model" if precision == "int8" else "export with precision='int8'"
+                "use a smaller model"
+                if precision == "int8"
+                else f"export with {setting('precision', 'int8')}"
             )
             raise ConfigError("precision", precision, rule, remedy)
         graph.save(out / FOLDER / f"{name}{SUFFIXES[precision]}.onnx")
