@@ -20,7 +20,7 @@ _HOMES = {
     "ClusterPlan": "clearhead.scale.plan",
     "Corpus": "clearhead.data.corpus",
     "DataConfig": "clearhead.config",
-    "Evaluation": "clearhead.api.measures",
+    "Evaluation": "clearhead.api.results",
     "Examination": "clearhead.doctor.report",
     "Filled": "clearhead.localise.filling",
     "Grid": "clearhead.inspection.sweep",

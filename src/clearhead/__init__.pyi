@@ -9,7 +9,6 @@ from clearhead.api.exporting import export as export
 from clearhead.api.loading import import_model as import_model
 from clearhead.api.loading import load as load
 from clearhead.api.locating import shipped_models as shipped_models
-from clearhead.api.measures import Evaluation as Evaluation
 from clearhead.api.microscope import Microscope as Microscope
 from clearhead.api.microscope import see as see
 from clearhead.api.planning import plan as plan
@@ -18,6 +17,7 @@ from clearhead.api.recipe_for import SizedRecipe as SizedRecipe
 from clearhead.api.recipe_for import recipe_for as recipe_for
 from clearhead.api.recipes import recipe as recipe
 from clearhead.api.results import Classified as Classified
+from clearhead.api.results import Evaluation as Evaluation
 from clearhead.api.serving import serve as serve
 from clearhead.api.studying import Study as Study
 from clearhead.api.studying import study as study

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 import clearhead as ch
-from clearhead.api.measuring_by_kind import OPTIONS
+from clearhead.api.evaluating import OPTIONS
 from clearhead.cli import VERBS
 from clearhead.cli.calling import fill_defaults
 from tests.models.own import SquaredReLU

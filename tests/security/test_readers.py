@@ -28,7 +28,7 @@ READERS = {
     "api/examining.py:open_module": "model folder: config.json",
     "api/loading.py:load": "model folder",
     "api/locating.py:locate": "model folder: config.json",
-    "api/measures.py:measure_translator": "model folder",
+    "api/tokenized_model.py:as_tokenized_model": "model folder",
     "api/serving.py:_keys": "keys of a server's clients",
     "api/study_worker.py:ProcessorClock.__init__": "study folder: processor.json",
     "api/studying.py:Study._costs": "study folder: costs.json",

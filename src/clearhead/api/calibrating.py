@@ -7,10 +7,11 @@ from typing import Any, Unpack
 
 import numpy as np
 
+from clearhead.api.bleu_and_perplexity import pairs_to_translate
 from clearhead.api.keywords import chosen, takes
 from clearhead.api.loading import as_text_model
 from clearhead.api.locating import SHIPPED
-from clearhead.api.measures import Evaluation, pairs_to_translate
+from clearhead.api.results import Evaluation
 from clearhead.api.text_model import TextModel
 from clearhead.api.texts import Calibrating, LinesGiven
 from clearhead.config.evaluate import CalibrateOptions, Split

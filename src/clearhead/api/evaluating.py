@@ -1,32 +1,58 @@
-"""Measures how good a model is, or the output of any system."""
+"""Measures how good a model is, or the output of any system: decides by the kind of model what is
+measured, and refuses settings for another kind, which would otherwise be ignored."""
 
+from collections.abc import Mapping
+from dataclasses import fields
 from pathlib import Path
-from typing import Any, Unpack
+from typing import Any, NamedTuple, Unpack
 
-from clearhead.api.keywords import takes
-from clearhead.api.loading import as_text_model
-from clearhead.api.measures import Evaluation
-from clearhead.api.measuring_by_kind import measure, measure_hypothesis
-from clearhead.api.text_model import TextModel
+from clearhead.api.accuracy_and_masked_loss import measure_encoder
+from clearhead.api.bleu_and_perplexity import (
+    measure_language_model,
+    measure_output,
+    measure_translator,
+)
+from clearhead.api.keywords import chosen, takes
+from clearhead.api.results import Evaluation
 from clearhead.api.texts import LinesGiven, Measuring
+from clearhead.api.tokenized_model import TokenizedModel, as_tokenized_model
 from clearhead.config.evaluate import (
     EncoderEvaluation,
     LanguageModelEvaluation,
+    ScoringOptions,
     Split,
     TranslatorEvaluation,
 )
-from clearhead.errors import InputError, setting
+from clearhead.errors import ClearheadError, ConfigError, InputError, nearest, setting
+from clearhead.models import Classifier, MaskedLM
+
+
+class _Kind(NamedTuple):
+    name: str
+    texts: tuple[str, ...]
+    """What it is measured on."""
+    options: type
+    others: tuple[str, ...] = ()
+
+
+TRANSLATOR = _Kind("a translator", ("source", "reference"), TranslatorEvaluation, ("against",))
+LANGUAGE_MODEL = _Kind("a language model", ("text",), LanguageModelEvaluation)
+ENCODER = _Kind("an encoder", ("prepared",), EncoderEvaluation)
+OUTPUT = _Kind("the output of a system", ("reference",), ScoringOptions, ("hypothesis", "against"))
+KINDS = (TRANSLATOR, LANGUAGE_MODEL, ENCODER)
+OPTIONS = {field.name for kind in KINDS for field in fields(kind.options)}
+NAMES = OPTIONS | {name for kind in (*KINDS, OUTPUT) for name in (*kind.texts, *kind.others)}
 
 
 @takes(TranslatorEvaluation, LanguageModelEvaluation, EncoderEvaluation)
 def evaluate(
-    model: TextModel | str | Path | None = None,
+    model: TokenizedModel | str | Path | None = None,
     split: Split | None = None,
     *,
     source: LinesGiven | None = None,
     reference: LinesGiven | None = None,
     hypothesis: LinesGiven | None = None,
-    against: TextModel | LinesGiven | None = None,
+    against: TokenizedModel | LinesGiven | None = None,
     text: LinesGiven | None = None,
     prepared: str | Path | None = None,
     **options: Unpack[Measuring],
@@ -56,10 +82,62 @@ def evaluate(
                 raise InputError(
                     f"{setting(name)} does not apply with {setting('hypothesis')}; leave it out"
                 )
-        return measure_hypothesis(settings)
+        scoring, texts = _options_and_texts(OUTPUT, settings)
+        return measure_output(scoring, **texts)
     if model is None:
         raise InputError(
             f"{setting('model')} is missing; give a model folder, a run, or "
             f"{setting('hypothesis', ...)}"
         )
-    return measure(as_text_model(model), split, settings)
+    return measure(as_tokenized_model(model), split, settings)
+
+
+def measure(model: TokenizedModel, split: str | None, settings: Mapping[str, Any]) -> Evaluation:
+    """Measures what suits the kind of the model; the method `evaluate` of a model calls it too."""
+    if split not in (None, "train", "valid", "test"):
+        raise ConfigError("split", split, "is not a choice", "give 'train', 'valid' or 'test'")
+    if model.opened.translates:
+        options, texts = _options_and_texts(TRANSLATOR, settings)
+        _refuse_both(split, texts)
+        return measure_translator(model, options, split, **texts)
+    if isinstance(model.model, MaskedLM | Classifier):
+        options, texts = _options_and_texts(ENCODER, settings)
+        return measure_encoder(model, options, split, **texts)
+    options, texts = _options_and_texts(LANGUAGE_MODEL, settings)
+    _refuse_both(split, texts)
+    return measure_language_model(model, options, split, **texts)
+
+
+def _options_and_texts(kind: _Kind, settings: Mapping[str, Any]) -> tuple[Any, dict[str, Any]]:
+    """The options of this kind, checked, and the texts that it is measured on; raises if a setting
+    is for another kind."""
+    for name in settings:
+        if name not in NAMES:
+            raise TypeError(f"evaluate has no option {name!r}; {nearest(name, NAMES)}")
+    options: dict[str, Any] = {}
+    texts: dict[str, Any] = {}
+    for name, value in settings.items():
+        if name not in OPTIONS and value is None:  # a text that was not given
+            continue
+        if name in (*kind.texts, *kind.others):
+            texts[name] = value
+        elif name in {field.name for field in fields(kind.options)}:
+            options[name] = value
+        else:
+            raise _does_not_apply(name, value, kind)
+    return chosen(kind.options, options), texts
+
+
+def _does_not_apply(name: str, value: object, kind: _Kind) -> ClearheadError:
+    if kind is not OUTPUT and any(name in other.texts for other in KINDS):
+        instead = " and ".join(map(setting, kind.texts))
+        return InputError(f"{setting(name)} does not apply to {kind.name}; give {instead} instead")
+    if name not in OPTIONS:  # many lines, perhaps
+        return InputError(f"{setting(name)} does not apply to {kind.name}; leave it out")
+    return ConfigError(name, value, f"does not apply to {kind.name}", "leave it out")
+
+
+def _refuse_both(split: str | None, texts: Mapping[str, Any]) -> None:
+    if split is not None and {"text", "source", "reference"} & texts.keys():
+        rule = "is a part of the run's own data"
+        raise ConfigError("split", split, rule, "leave out either split or the files")

@@ -16,8 +16,8 @@ from typing import Any
 
 import torch
 
+from clearhead.api.bleu_and_perplexity import pairs_to_translate
 from clearhead.api.evaluating import evaluate
-from clearhead.api.measures import pairs_to_translate
 from clearhead.api.own_parts import own_parts
 from clearhead.api.recipes import as_recipe
 from clearhead.api.trained_run import TrainedRun

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Unpack, overload
 from clearhead.api.keywords import chosen, takes
 from clearhead.api.old_calls import OLD, old_classify, old_generate, old_score, old_translate
 from clearhead.api.old_calls import old_stream as old_stream_options
-from clearhead.api.results import Classified, classified
+from clearhead.api.results import Classified, Evaluation, classified
 from clearhead.api.text_attention import text_attention
 from clearhead.api.texts import (
     Evaluating,
@@ -56,7 +56,6 @@ from clearhead.inspection.attention import AttentionMap
 from clearhead.localise.glossary import as_glossary
 
 if TYPE_CHECKING:
-    from clearhead.api.measures import Evaluation
     from clearhead.interop.certificate import Certificate
     from clearhead.localise.filling import Filled
 
@@ -231,9 +230,9 @@ class TextModel(TokenizedModel):
         )
 
     @takes(TranslatorEvaluation, LanguageModelEvaluation, EncoderEvaluation)
-    def evaluate(self, split: Split | None = None, **settings: Unpack[Evaluating]) -> "Evaluation":
+    def evaluate(self, split: Split | None = None, **settings: Unpack[Evaluating]) -> Evaluation:
         """Measure how good the model is: see `clearhead.evaluate`."""
-        from clearhead.api.measuring_by_kind import measure  # imported here, as it takes a second
+        from clearhead.api.evaluating import measure  # imported here, as it takes a second
 
         return measure(self, split, settings)
 

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import torch
 
+from clearhead.api.locating import locate
 from clearhead.config import ModelConfig
 from clearhead.config.checks import as_path
 from clearhead.config.decode import EngineName, EnginePrecision
@@ -12,6 +13,7 @@ from clearhead.config.options import EngineOptions
 from clearhead.decoding.cached import GenerativeModel
 from clearhead.decoding.engine import Engine, engine_of
 from clearhead.decoding.opening import Opened, open_folder
+from clearhead.environment import keep_freed_memory
 from clearhead.interop.calibration import Calibration, read_calibration
 from clearhead.interop.labels import write_labels
 from clearhead.interop.model_folder import load_model, model_folder_of, save_model
@@ -23,9 +25,6 @@ from clearhead.text.tokenizer import Tokenizer
 class TokenizedModel:
     """A model folder as every task needs it."""
 
-    is_run = False
-    """Whether the model's folder belongs to a run, which has a recipe."""
-
     def __init__(
         self,
         folder: Path,
@@ -34,9 +33,12 @@ class TokenizedModel:
         dtype: torch.dtype | None = None,
         device: torch.device | str = "cpu",
         keeps: object | None = None,
+        is_run: bool = False,
     ) -> None:
         """`dtype` None takes the number format of the folder. `keeps` is an object that must exist
         as long as this one, such as a temporary folder."""
+        self.is_run = is_run
+        """Whether the model's folder belongs to a run, which has a recipe."""
         self._given, self._absolute = folder, folder.absolute()
         self.own_parts = own_parts
         self.dtype = dtype
@@ -141,3 +143,16 @@ class TokenizedModel:
         save_model(self.model, new_folder, ids=self.opened.ids, tokenizer=tokenizers)
         if self.opened.labels is not None:
             write_labels(new_folder, self.opened.labels)
+
+
+def as_tokenized_model(model: TokenizedModel | str | Path) -> TokenizedModel:
+    """The model that was given, or opened from where the path leads."""
+    if isinstance(model, TokenizedModel):
+        return model
+    location = locate(model)
+    opened = TokenizedModel(
+        location.folder, dtype=location.dtype, keeps=location.keeps, is_run=location.is_run
+    )
+    keep_freed_memory()  # every step of decoding frees what the next one needs
+    opened.open()
+    return opened

@@ -27,8 +27,6 @@ if TYPE_CHECKING:
 class TrainedRun(TextModel):
     """The model of a run, with the run's `.recipe` and `.metrics`."""
 
-    is_run = True
-
     def __init__(
         self,
         folder: Path,
@@ -38,7 +36,7 @@ class TrainedRun(TextModel):
         device: torch.device | str = "cpu",
         ending: "Ending | None" = None,
     ) -> None:
-        super().__init__(folder, own_parts=own_parts, dtype=dtype, device=device)
+        super().__init__(folder, own_parts=own_parts, dtype=dtype, device=device, is_run=True)
         self.ending = ending
         """Why training ended, if it ended in this process."""
 

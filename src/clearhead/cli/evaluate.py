@@ -8,8 +8,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from clearhead.api.evaluating import evaluate
-from clearhead.api.measuring_by_kind import OPTIONS
+from clearhead.api.evaluating import OPTIONS, evaluate
 from clearhead.api.paths import PREPARED
 from clearhead.cli.calling import settings
 from clearhead.cli.engines import add_engine_arguments, add_search_arguments

@@ -1,11 +1,12 @@
-"""How good an encoder is: accuracy of a classifier, or loss on masked tokens."""
+"""Accuracy of a classifier, or the loss of an encoder on masked tokens."""
 
 from pathlib import Path
 
+from clearhead.api.bleu_and_perplexity import stages, which_chose
 from clearhead.api.locating import recipe_of_run
-from clearhead.api.measures import Evaluation, stages, which_chose
 from clearhead.api.paths import PREPARED
 from clearhead.api.preparing import is_prepared
+from clearhead.api.results import Evaluation
 from clearhead.api.tokenized_model import TokenizedModel
 from clearhead.config.checks import as_path
 from clearhead.config.evaluate import EncoderEvaluation

@@ -1,17 +1,17 @@
-"""Measures how good a translator, a language model or the output of any system is;
-`encoder_measures` does the same for encoders. Each function has its own options."""
+"""BLEU and chrF++ of a translator or of the output of any system; perplexity of a language
+model."""
 
 import logging
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
-from clearhead.api.locating import locate, recipe_of_run
+from clearhead.api.locating import recipe_of_run
+from clearhead.api.results import Evaluation
 from clearhead.api.texts import LinesGiven, given_lines
-from clearhead.api.tokenized_model import TokenizedModel
+from clearhead.api.tokenized_model import TokenizedModel, as_tokenized_model
 from clearhead.config import DataConfig, TrainConfig
 from clearhead.config.evaluate import (
     LanguageModelEvaluation,
@@ -36,22 +36,6 @@ Other = TokenizedModel | LinesGiven | None
 """What a model or an output is compared with."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class Evaluation:
-    """Figures by name, as in `evaluation["BLEU"]`; `print` shows them with their intervals."""
-
-    values: dict[str, float]
-    records: list[dict[str, Any]]
-    """The details of each figure, in plain values."""
-    lines: list[str]
-
-    def __getitem__(self, name: str) -> float:
-        return self.values[name]
-
-    def __str__(self) -> str:
-        return "\n".join(self.lines)
-
-
 def _check_comparison(options: ScoringOptions, against: Other) -> None:
     if against is not None and (options.exact or options.resamples < 2):
         raise InputError(
@@ -72,15 +56,9 @@ def measure_translator(
 ) -> Evaluation:
     """BLEU and chrF++ of its translations, and whether another model's differ."""
     _check_comparison(options, against)
-    other = against
-    if other is not None and not isinstance(other, TokenizedModel):
-        if not isinstance(other, str | Path):
-            raise InputError(
-                f"{setting('against')} compares models: give a model, a run or a folder"
-            )
-        location = locate(other)
-        other = TokenizedModel(location.folder, dtype=location.dtype, keeps=location.keeps)
-        other.open()
+    if against is not None and not isinstance(against, TokenizedModel | str | Path):
+        raise InputError(f"{setting('against')} compares models: give a model, a run or a folder")
+    other = None if against is None else as_tokenized_model(against)
     sources, references, where = pairs_to_translate(model, split, source, reference)
     if not options.exact:  # before translating, which takes its time
         check_scoring(options.tokenize, lowercase=options.lowercase)
