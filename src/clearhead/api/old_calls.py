@@ -1,21 +1,27 @@
 """Keywords of 0.2 that version 0.3 still takes, with a warning. The whole file ends with 0.4."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from clearhead.api.keywords import chosen, warn_of_old
 from clearhead.api.results import Output
-from clearhead.api.texts import Texts, as_list
+from clearhead.api.texts import Texts, as_list, one_string
 from clearhead.api.tokenized_model import TokenizedModel
 from clearhead.config.checks import check_at_least
-from clearhead.config.options import ClassifyOptions, GenerateOptions, NBestOptions, ScoreOptions
+from clearhead.config.options import (
+    ClassifyOptions,
+    GenerateOptions,
+    NBestOptions,
+    SamplingOptions,
+    ScoreOptions,
+)
 from clearhead.errors import InputError
 from clearhead.intake.own import labels_as_written
 from clearhead.intake.own_text import OwnText, check_strings
 
-Answer = Callable[..., list[Any]]
-"""The method that answers in full, with names for the texts."""
+Compute = Callable[..., Any]
+"""The function that answers in full, with names for the texts."""
 OLD = {"details", "n_best", "number", "called"}
 INSTEAD = {
     "n_best": "call translations(…, n_best=…)",
@@ -24,91 +30,108 @@ INSTEAD = {
 }
 
 
-def old_translate(
-    model: TokenizedModel, texts: Texts, options: dict[str, Any], answer: Answer
-) -> Any:
-    """`translate` with `details` or `n_best`."""
-    details, number, called = _taken(options, "translations(…)")
-    sources, settings = as_list(texts), chosen(NBestOptions, options)
-    names = _names(sources, number, called)
-    answers: list[Any] = answer(model, sources, settings, names, n_best=settings.n_best)
-    if not details:
-        answers = [[output.text for output in outputs] for outputs in answers]
-    if settings.n_best == 1:
-        nothing = _nothing(model) if details else ""
-        answers = [outputs[0] if outputs else nothing for outputs in answers]
-    return answers[0] if isinstance(texts, str) else answers
+class _Call(NamedTuple):
+    """The texts of a call, and how messages number and call them."""
+
+    model: TokenizedModel
+    texts: list[str]
+    number: int
+    called: str
+
+    @property
+    def names(self) -> list[str]:
+        return [f"{self.called} {number}" for number, _ in enumerate(self.texts, self.number)]
+
+    @property
+    def nothing(self) -> Output:
+        """The answer to an empty text."""
+        tokenizer = self.model.target_tokenizer
+        return Output(text="", tokens=[], log_probs=[], score=0.0, stop="end", tokenizer=tokenizer)
 
 
-def old_generate(
-    model: TokenizedModel, prompts: Texts, options: dict[str, Any], answer: Answer
-) -> Any:
-    """`generate` with `details`."""
-    details, number, called = _taken(options, "continuations(…)")
-    texts, settings = as_list(prompts), chosen(GenerateOptions, options)
-    names = _names(texts, number, called)
-    outputs = answer(model, texts, settings, names, first_number=number)
-    whole = [output or _nothing(model) for output in outputs]
-    answers = whole if details else [output.text for output in whole]
-    return answers[0] if isinstance(prompts, str) else answers
+def _translations(compute: Compute, call: _Call, **options: Any) -> list[Any]:
+    settings = chosen(NBestOptions, options)
+    answers = compute(call.model, call.texts, settings, call.names, n_best=settings.n_best)
+    if settings.n_best > 1:
+        return answers
+    return [outputs[0] if outputs else call.nothing for outputs in answers]
 
 
-def old_stream(options: Any) -> dict[str, Any]:
-    """The number and the name of the text, where `stream` was given them."""
-    if not OLD & options.keys():
-        return {}
-    _, number, called = _taken(options, "stream(…)")
-    check_at_least("number", number, 0)
-    return {"number": number, "called": called}
+def _text_of(answer: Output | list[Output]) -> str | list[str]:
+    return [output.text for output in answer] if isinstance(answer, list) else answer.text
 
 
-def old_score(
+def _continuations(compute: Compute, call: _Call, **options: Any) -> list[Output]:
+    settings = chosen(GenerateOptions, options)
+    outputs = compute(call.model, call.texts, settings, call.names, first_number=call.number)
+    return [output or call.nothing for output in outputs]
+
+
+def _streams(compute: Compute, call: _Call, **options: Any) -> list[Any]:
+    settings, (prompt,) = chosen(SamplingOptions, options), call.texts
+    return [compute(call.model, prompt, settings, number=call.number, called=call.called)]
+
+
+def _token_scores(
+    compute: Compute, call: _Call, targets: Texts | None = None, **options: Any
+) -> list[Any]:
+    target_texts = None if targets is None else as_list(targets)
+    return compute(call.model, call.texts, target_texts, chosen(ScoreOptions, options), call.names)
+
+
+def _label_probabilities(compute: Compute, call: _Call, **options: Any) -> list[Any]:
+    return compute(call.model, call.texts, chosen(ClassifyOptions, options), call.names)
+
+
+class _OldMethod(NamedTuple):
+    """How a method answered in 0.2."""
+
+    in_detail: str
+    """What to call instead, for answers with details."""
+    answers: Callable[..., list[Any]]
+    """The answers with their details, one to each text."""
+    short: Callable[[Any], Any]
+    """An answer without them."""
+    read: Callable[[Any], list[str]] = as_list
+
+
+METHODS = {
+    "translate": _OldMethod("translations(…)", _translations, _text_of),
+    "generate": _OldMethod("continuations(…)", _continuations, _text_of),
+    "stream": _OldMethod(
+        "stream(…)", _streams, lambda pieces: pieces, lambda prompt: [one_string(prompt)]
+    ),
+    "score": _OldMethod("token_scores(…)", _token_scores, lambda scored: scored.log_prob),
+    "classify": _OldMethod(
+        "label_probabilities(…)",
+        _label_probabilities,
+        lambda answer: None if answer is None else answer.label,
+    ),
+}
+
+
+def answer_old(
+    name: str,
+    compute: Compute,
     model: TokenizedModel,
     texts: Texts,
-    targets: Texts | None,
     options: dict[str, Any],
-    answer: Answer,
+    *more: Any,
 ) -> Any:
-    """`score` with `details`."""
-    details, number, called = _taken(options, "token_scores(…)")
-    sources, target_texts = as_list(texts), None if targets is None else as_list(targets)
-    names = _names(sources, number, called)
-    scores = answer(model, sources, target_texts, chosen(ScoreOptions, options), names)
-    answers = scores if details else [scored.log_prob for scored in scores]
-    return answers[0] if isinstance(texts, str) else answers
-
-
-def old_classify(
-    model: TokenizedModel, texts: Texts, options: dict[str, Any], answer: Answer
-) -> Any:
-    """`classify` with `details`."""
-    details, number, called = _taken(options, "label_probabilities(…)")
-    sources = as_list(texts)
-    names = _names(sources, number, called)
-    settings = chosen(ClassifyOptions, options)
-    whole = answer(model, sources, settings, names)
-    answers = whole if details else [None if each is None else each.label for each in whole]
-    return answers[0] if isinstance(texts, str) else answers
-
-
-def _taken(options: dict[str, Any], in_detail: str) -> tuple[bool, int, str]:
-    """Takes the old keywords, except `n_best`, out of the options."""
-    for name in sorted(OLD & options.keys()):
-        warn_of_old(f"the keyword {name}", INSTEAD.get(name, f"call {in_detail}"))
-    taken = options.pop("details", False), options.pop("number", 1), options.pop("called", "text")
-    return taken
-
-
-def _names(texts: Sequence[str], number: int, called: str) -> list[str]:
+    """What the method of this name answered to the keywords of 0.2, with a warning for each. `more`
+    are the arguments that follow the texts."""
+    method = METHODS[name]
+    for keyword in sorted(OLD & options.keys()):
+        remedy = INSTEAD.get(keyword, f"call {method.in_detail}")
+        warn_of_old(f"the keyword {keyword}", remedy)
+    with_details = options.pop("details", False)
+    number, called = options.pop("number", 1), options.pop("called", "text")
     check_at_least("number", number, 0)
-    return [f"{called} {text_number}" for text_number, _ in enumerate(texts, number)]
-
-
-def _nothing(model: TokenizedModel) -> Output:
-    """The answer to an empty text."""
-    return Output(
-        text="", tokens=[], log_probs=[], score=0.0, stop="end", tokenizer=model.target_tokenizer
-    )
+    call = _Call(model, method.read(texts), number, called)
+    answers = method.answers(compute, call, *more, **options)
+    if not with_details:
+        answers = [method.short(answer) for answer in answers]
+    return answers[0] if isinstance(texts, str) else answers
 
 
 def old_own_text(text: OwnText | None, old: dict[str, Any]) -> OwnText:

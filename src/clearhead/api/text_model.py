@@ -5,8 +5,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Unpack, overload
 
 from clearhead.api.keywords import chosen, takes
-from clearhead.api.old_calls import OLD, old_classify, old_generate, old_score, old_translate
-from clearhead.api.old_calls import old_stream as old_stream_options
+from clearhead.api.old_calls import OLD, answer_old
 from clearhead.api.results import Classified, Evaluation, classified
 from clearhead.api.text_attention import text_attention
 from clearhead.api.texts import (
@@ -73,7 +72,7 @@ class TextModel(TokenizedModel):
     def translate(self, texts: Texts, **options: Any) -> Any:
         """Translate each text. The translation of an empty text is empty."""
         if OLD & options.keys():
-            return old_translate(self, texts, options, find_translations)
+            return answer_old("translate", find_translations, self, texts, options)
         answers = find_translations(self, as_list(texts), chosen(TranslateOptions, options))
         return _alike(texts, [outputs[0].text if outputs else "" for outputs in answers])
 
@@ -111,7 +110,7 @@ class TextModel(TokenizedModel):
     def generate(self, prompts: Texts, **options: Any) -> Any:
         """Generate the text that follows each prompt. Nothing follows an empty prompt."""
         if OLD & options.keys():
-            return old_generate(self, prompts, options, generate_continuations)
+            return answer_old("generate", generate_continuations, self, prompts, options)
         answers = generate_continuations(self, as_list(prompts), chosen(GenerateOptions, options))
         return _alike(prompts, ["" if answer is None else answer.text for answer in answers])
 
@@ -132,9 +131,9 @@ class TextModel(TokenizedModel):
     def stream(self, prompt: str, **options: Unpack[Sampling]) -> Iterator[str]:
         """Yield the text that `generate` returns, piece by piece, while the model generates it.
         Without a prompt, the text begins at `start`."""
-        named = old_stream_options(options)
-        text = one_string(prompt)
-        return stream_continuation(self, text, chosen(SamplingOptions, options), **named)
+        if OLD & options.keys():
+            return answer_old("stream", stream_continuation, self, prompt, {**options})
+        return stream_continuation(self, one_string(prompt), chosen(SamplingOptions, options))
 
     @overload
     def score(
@@ -149,7 +148,7 @@ class TextModel(TokenizedModel):
         """Compute log p of each text. A translator scores `targets`, given the texts as sources. A
         language model scores whole texts; without a `start`, their first token is not scored."""
         if OLD & options.keys():
-            return old_score(self, texts, targets, options, score_tokens)
+            return answer_old("score", score_tokens, self, texts, options, targets)
         scores = self._scores(texts, targets, chosen(ScoreOptions, options))
         return _alike(texts, [scored.log_prob for scored in scores])
 
@@ -180,7 +179,7 @@ class TextModel(TokenizedModel):
     def classify(self, texts: Texts, **options: Any) -> Any:
         """Return each text's label; None for a text that is empty or skipped."""
         if OLD & options.keys():
-            return old_classify(self, texts, options, compute_label_probabilities)
+            return answer_old("classify", compute_label_probabilities, self, texts, options)
         settings = chosen(ClassifyOptions, options)
         answers = compute_label_probabilities(self, as_list(texts), settings)
         return _alike(texts, [None if answer is None else answer.label for answer in answers])
