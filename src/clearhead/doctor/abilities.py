@@ -1,4 +1,4 @@
-"""What else a model can do: a loss, a cache, generation, attention weights that it returns.
+"""Finds what else a model can do: compute a loss, use a cache, generate, return attention weights.
 
 Each function returns the entries of `Calls` that it found and how they are shown, or raises one
 of `CALL_ERRORS` where a trial failed; an ability that is not there is an empty answer.
@@ -19,14 +19,14 @@ _DOCUMENTS = ("doc_ids", "document_ids", "documents", "sequence_ids", "seq_ids")
 
 
 def find_loss(patient: Patient, form: Form) -> Found:
-    """The first convention of a loss that the model follows."""
+    """Return the first loss convention that the model follows."""
     tried = (convention.find(patient, form) for convention in losses.CONVENTIONS)
     return next((abilities for abilities in tried if abilities is not None), NOTHING)
 
 
 def find_cache(patient: Patient, form: Form) -> Found:
-    """The first convention that the model follows; and whether a padding mask, and another order of
-    rows, can go with its cache."""
+    """Return the first cache convention that the model follows, and whether a padding mask and
+    another order of rows can go with its cache."""
     if form.methods or form.length_first or form.one_by_one:
         return NOTHING
     for convention in caching.CONVENTIONS:
@@ -52,7 +52,7 @@ def find_cache(patient: Patient, form: Form) -> Found:
 
 
 def find_documents(patient: Patient, form: Form) -> Found:
-    """An argument that numbers the documents of a row."""
+    """Return an argument that numbers the documents of a row."""
     name = next((n for n in _DOCUMENTS if n in arguments_of(patient.model)), None)
     if name is None or patient.kind != "decoder" or form.one_by_one or form.methods:
         return NOTHING
@@ -68,8 +68,8 @@ def find_documents(patient: Patient, form: Form) -> Found:
 
 
 def find_attention(patient: Patient, form: Form) -> Found:
-    """Weights that come back with `output_attentions=True` or `return_attention=True`, or that the
-    model hands to a `recorder`."""
+    """Return weights that the model returns with `output_attentions=True` or
+    `return_attention=True`, or that it passes to a `recorder`."""
     model = patient.plain
     arguments = arguments_of(model)
     if form.methods or form.inside is not None:

@@ -1,4 +1,5 @@
-"""What is said of a model that was not recognised: an adapter to begin with, which was tried."""
+"""Explains a model that was not recognised: what was tried, and an adapter to begin with, which was
+tried too."""
 
 import inspect
 
@@ -13,7 +14,7 @@ from .texts import Language, error_text
 
 
 def adapter_text(patient: Patient, problems: dict[str, str], language: Language) -> str:
-    """What was tried, and an adapter: of this kind, with this model's own names."""
+    """Describe what was tried, and write an adapter for this kind, with this model's own names."""
     model = patient.model
     tried = "\n".join(f"  {shown}\n    {error}" for shown, error in problems.items())
     call = _call(patient)

@@ -1,5 +1,5 @@
-"""Attention seen from below: every softmax over scores and every fused kernel that a call runs,
-whatever the code above them looks like."""
+"""Traces attention from below: every softmax over scores and every fused kernel in a call, whatever
+the code above them looks like."""
 
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
@@ -42,17 +42,17 @@ class Attention:
     axis: int
     """Which axis the softmax ran over, counted from the end."""
     product: Tensor | None = None
-    """The bare products of queries and keys that the scores were made of."""
+    """The bare products of queries and keys from which the scores were made."""
     d_head: int | None = None
     scaled_before: float = 1.0
-    """The number that queries and keys were multiplied with between their projections and their
+    """The number by which queries and keys were multiplied between their projections and their
     product."""
     queries: Tensor | None = None
     keys: Tensor | None = None
     values: Tensor | None = None
     """(batch · heads, length, d_head) each, as they were multiplied."""
     applied: Tensor | None = None
-    """The weights as the values were multiplied with them: after dropout, or a late mask."""
+    """The weights by which the values were multiplied: after dropout, or a late mask."""
 
 
 @dataclass
@@ -179,7 +179,7 @@ def _factor(func: Any, args: Any) -> float | None:
 def trace_attention(
     model: nn.Module, call: Callable[[], Any], shapes: set[tuple[int, int]]
 ) -> list[Attention]:
-    """Every softmax over the last two axes (query, key) of one of these shapes."""
+    """Yield every softmax over the last two axes (query, key) of one of these shapes."""
     trace = _Trace(shapes)
 
     def enter(path: str, _: nn.Module) -> None:
@@ -194,15 +194,15 @@ def trace_attention(
 
 
 def plain_kernels() -> AbstractContextManager[Any]:
-    """Fused attention by its formula, so that there is a softmax to see."""
+    """Compute fused attention by its formula, so that there is a softmax to see."""
     return torch.nn.attention.sdpa_kernel(torch.nn.attention.SDPBackend.MATH)
 
 
 @contextmanager
 def as_in_training() -> Iterator[None]:
-    """torch's Transformer layers without the fast path that they take in evaluation only. It
-    reads masks in its own way (a float mask of ones blocks there, and leaks in training), so what
-    it computes says nothing about what is trained."""
+    """Run torch's Transformer layers without the fast path, which they take only in evaluation. The
+    fast path reads masks in its own way (a float mask of ones blocks there, and leaks in training),
+    so its results say nothing about what is trained."""
     fast = torch.backends.mha.get_fastpath_enabled()
     torch.backends.mha.set_fastpath_enabled(False)
     try:
@@ -212,7 +212,7 @@ def as_in_training() -> Iterator[None]:
 
 
 class SoftmaxOutputs(_Mode):
-    """What every softmax returned."""
+    """The results of every softmax."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -225,8 +225,8 @@ class SoftmaxOutputs(_Mode):
         return result
 
     def with_sink(self, weights: Tensor) -> bool:
-        """Whether these are the weights of a softmax without its last column: that of a sink, which
-        takes a share of the weights and stands for no key."""
+        """Tell whether these are the weights of a softmax without its last column, that of a sink,
+        which takes a share of the weights and stands for no key."""
         wider = (*weights.shape[:-1], weights.shape[-1] + 1)
         alike = (o[..., :-1] for o in self.outputs if o.shape == wider)
         return any(torch.allclose(weights.double(), o.double(), atol=1e-4) for o in alike)

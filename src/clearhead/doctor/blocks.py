@@ -1,5 +1,5 @@
-"""The layers of a tower, found in any model: equal modules in a list, called one after another
-with a stream that keeps its shape."""
+"""Finds the layers of a tower in any model: equal modules in a list, called one after another with
+a stream that keeps its shape."""
 
 from dataclasses import dataclass
 
@@ -25,14 +25,14 @@ class Tower:
     """The stream is (length, batch, width)."""
 
     def into(self, visit: Visit) -> Tensor:
-        """The vectors that a layer was given, (batch, length, width)."""
+        """Return the vectors that a layer was given, as (batch, length, width)."""
         stream = stream_into(visit)
         return stream.transpose(0, 1) if self.length_first else stream
 
 
 @once_per_patient
 def find_towers(patient: Patient) -> list[Tower]:
-    """The stacks of layers of a model, found by running it once."""
+    """Find the stacks of layers of a model by running it once."""
     model, inputs = patient.plain, patient.draw(patient.rows(3))
     with torch.no_grad():
         visits = watch(model, lambda: patient.logits(model, inputs))
@@ -55,23 +55,23 @@ def find_towers(patient: Patient) -> list[Tower]:
 
 
 def stream_into(visit: Visit) -> Tensor:
-    """The vectors that a layer was given."""
+    """Return the vectors that a layer was given."""
     return visit.given[0]
 
 
 def stream_out_of(visit: Visit) -> Tensor:
-    """The vectors that a layer returned, with the shape of its input."""
+    """Return the vectors that a layer returned, with the shape of its input."""
     return next(t for t in visit.returned if t.shape == visit.given[0].shape)
 
 
 def is_vector(parameter: Tensor) -> bool:
-    """Whether it has at most one axis, apart from axes of size 1."""
+    """Tell whether a tensor has at most one axis, apart from axes of size 1."""
     return parameter.numel() == max(parameter.shape, default=1)
 
 
 def is_norm(module: nn.Module) -> bool:
-    """Whether a module is a norm: by its name, or because it has no matrix and its output does not
-    depend on the scale of its input."""
+    """Tell whether a module is a norm: by its name, or because it has no matrix and its output does
+    not depend on the scale of its input."""
     weights = list(module.parameters())
     if "norm" in type(module).__name__.lower():
         # A layer with normalised weights, or a wrapper that holds a sublayer, is none.

@@ -1,4 +1,5 @@
-"""The ways in which people's Transformers keep a cache: one class for each, tried in order."""
+"""The ways in which people's Transformers keep a cache. There is one class for each way, and they
+are tried in order."""
 
 import inspect
 from abc import ABC, abstractmethod
@@ -30,15 +31,16 @@ class CacheConvention(ABC):
 
     @abstractmethod
     def find(self, patient: Patient, form: Form) -> tuple[Feeding, str] | None:
-        """How tokens are fed in pieces, and how that is shown; None, if the model does not follow
-        this convention. A call that fails raises one of `CALL_ERRORS`."""
+        """Return how tokens are fed in pieces, and how that is shown; None if the model does not
+        follow this convention. A call that fails raises one of `CALL_ERRORS`."""
 
 
 class ClearedCache(CacheConvention):
-    """Inside the model: `model.reset_cache()`, then `model(tokens, use_cache=True)`."""
+    """The cache is inside the model: `model.reset_cache()`, then `model(tokens,
+    use_cache=True)`."""
 
     def find(self, patient: Patient, form: Form) -> tuple[Feeding, str] | None:
-        """Finds the cache by the name of the method, and the flag."""
+        """Find the cache by the name of the method, and the flag."""
         model = patient.plain
         forget = next((n for n in _RESETS if callable(getattr(model, n, None))), None)
         if forget is None or "use_cache" not in arguments_of(model):
@@ -54,10 +56,12 @@ class ClearedCache(CacheConvention):
 
 
 class PlacedCache(CacheConvention):
-    """Inside the model, written at the places that the caller names: `model(tokens, input_pos)`."""
+    """The cache is inside the model and is written at the places that the caller names:
+    `model(tokens, input_pos)`."""
 
     def find(self, patient: Patient, form: Form) -> tuple[Feeding, str] | None:
-        """If a last token, given its place, knows of those in an earlier call."""
+        """Find the cache by whether a last token, given its place, depends on tokens of an earlier
+        call."""
         if form.places is None or _is_given_back(patient):
             return None
         if not _keeps_what_came(patient, form, lambda n, t: {form.places: form.places_from(n, t)}):
@@ -67,11 +71,12 @@ class PlacedCache(CacheConvention):
 
 
 class CountedCache(CacheConvention):
-    """Inside the model, from the position that the caller names: `model(tokens, start_pos)`."""
+    """The cache is inside the model and is written from the position that the caller names:
+    `model(tokens, start_pos)`."""
 
     def find(self, patient: Patient, form: Form) -> tuple[Feeding, str] | None:
-        """Finds the cache by an argument that is needed; or by an optional one, if a token then
-        knows of the ones in an earlier call."""
+        """Find the cache by an argument that is needed, or by an optional one, if a token then
+        depends on tokens of an earlier call."""
         if form.places is not None or _is_given_back(patient):
             return None
         name = form.start or _start_of(patient.model)
@@ -84,12 +89,12 @@ class CountedCache(CacheConvention):
 
 
 class MadeCache(CacheConvention):
-    """Made by `model.new_cache(…)`, an argument, and grown in place."""
+    """`model.new_cache(…)` makes the cache, which is an argument and grows in place."""
 
     inside: ClassVar[bool] = False
 
     def find(self, patient: Patient, form: Form) -> tuple[Feeding, str] | None:
-        """Finds the cache by the name of the method."""
+        """Find the cache by the name of the method."""
         model, given_back = patient.plain, _is_given_back(patient)
         if form.places is not None and not given_back:
             return None
@@ -110,12 +115,13 @@ class MadeCache(CacheConvention):
 
 
 class ReturnedCache(CacheConvention):
-    """An argument that comes back, as `.past_key_values` or as the second of a tuple."""
+    """The cache is an argument that comes back, as `.past_key_values` or as the second item of a
+    tuple."""
 
     inside: ClassVar[bool] = False
 
     def find(self, patient: Patient, form: Form) -> tuple[Feeding, str] | None:
-        """Finds the cache by the name of the argument."""
+        """Find the cache by the name of the argument."""
         model = patient.plain
         name = next((n for n in _CACHES if n in arguments_of(model)), None)
         if name is None:

@@ -1,4 +1,5 @@
-"""The ways in which people's Transformers are called: one class for each, tried in order."""
+"""The ways in which people's Transformers are called. There is one class for each way, and they are
+tried in order."""
 
 import inspect
 from abc import ABC, abstractmethod
@@ -14,7 +15,7 @@ from .masks import OF_SOURCE, is_length, is_mask, required_masks
 from .patient import Patient
 
 LABELS = ("targets", "labels", "lm_labels", "label", "gold")
-"""Arguments of a loss; never what a decoder reads, unless nothing else is there."""
+"""Arguments of a loss. A decoder never reads them, unless there is nothing else to read."""
 TARGETS, SOURCES = ("tgt", "trg", "target", "dec"), ("src", "source", "enc")
 """How the names of arguments begin that are a target, and a source."""
 STARTS = ("start_pos", "start_position", "start", "offset")
@@ -45,15 +46,15 @@ class Signature:
     patient: Patient
     arguments: dict[str, inspect.Parameter]
     named: list[str]
-    """All but *args and **kwargs."""
+    """All arguments but *args and **kwargs."""
     needed: list[str]
     """The arguments without a default."""
     sequences: list[str]
-    """What may be tokens: no mask, no length, no place."""
+    """Arguments that may be tokens: no mask, no length, no place."""
 
     @classmethod
     def of(cls, patient: Patient) -> "Signature":
-        """Read from the model."""
+        """Read the signature from the model."""
         arguments = arguments_of(patient.model)
         variable = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
         named = [name for name, a in arguments.items() if a.kind not in variable]
@@ -67,23 +68,23 @@ class Signature:
 
     @property
     def first(self) -> str:
-        """The first sequence."""
+        """The argument for the first sequence."""
         return self.sequences[0] if self.sequences else "tokens"
 
     @property
     def second(self) -> str:
-        """The second sequence."""
+        """The argument for the second sequence."""
         return self.sequences[1] if len(self.sequences) > 1 else "tokens"
 
     def by_keyword(self, name: str, place: int) -> bool:
-        """Whether an argument does not stand at this place, and so must be named."""
+        """Tell whether an argument must be named because it does not stand at this place."""
         if name not in self.arguments:
             return False
         keyword = self.arguments[name].kind is inspect.Parameter.KEYWORD_ONLY
         return keyword or list(self.arguments).index(name) != place
 
     def filled(self) -> Iterator[Form]:
-        """What the model cannot be called without, besides its tokens."""
+        """Return the arguments that the model needs besides its tokens."""
         patient = self.patient
         constants: dict[str, Any] = {"return_dict": True} if "return_dict" in self.arguments else {}
         start = next((name for name in self.needed if name in STARTS), None)
@@ -119,14 +120,15 @@ class WayOfCalling(ABC):
 
     @abstractmethod
     def forms(self, signature: Signature, plain: Form) -> Iterator[Shown]:
-        """The forms in which a model follows this convention; none if it cannot be called so."""
+        """Yield the forms in which a model follows this convention; there are none if it cannot be
+        called so."""
 
 
 class TwoSequences(WayOfCalling):
     """`model(source, target)`, in either order."""
 
     def forms(self, signature: Signature, plain: Form) -> Iterator[Shown]:
-        """Ways to call an encoder-decoder."""
+        """Yield ways to call an encoder-decoder."""
         if signature.patient.kind != "encoder-decoder":
             return
         first, second, arguments = signature.first, signature.second, signature.arguments
@@ -146,7 +148,8 @@ class TwoSequences(WayOfCalling):
 
 
 class OneSequence(WayOfCalling):
-    """`model(tokens)`; with an argument for where they begin, one token at a time too."""
+    """`model(tokens)`. With an argument for where the tokens begin, one token at a time is possible
+    too."""
 
     def forms(self, signature: Signature, plain: Form) -> Iterator[Shown]:
         """An encoder-decoder that takes one sequence is examined as it is, and reported."""
@@ -161,20 +164,22 @@ class OneSequence(WayOfCalling):
 
 
 class WithTargets(WayOfCalling):
-    """nanoGPT returns the last position's logits only, unless it is given targets."""
+    """`model(tokens, targets)`: nanoGPT returns only the last position's logits unless it is given
+    targets."""
 
     def forms(self, signature: Signature, plain: Form) -> Iterator[Shown]:
-        """One for each argument that may be targets."""
+        """Yield one form for each argument that may be targets."""
         for name in [label for label in LABELS if label in signature.arguments]:
             shown = f"logits, loss = model({signature.first}, {name}=…)"
             yield replace(plain, targets=name), shown
 
 
 class WithPlaces(WayOfCalling):
-    """gpt-fast fails without an argument that has a default: where each token stands."""
+    """`model(tokens, positions)`: gpt-fast fails without an argument that has a default, the
+    position of each token."""
 
     def forms(self, signature: Signature, plain: Form) -> Iterator[Shown]:
-        """Places of all rows at once, and of each row."""
+        """Yield forms with positions for all rows at once, and for each row."""
         for name in [n for n in PLACES if n in signature.named and n not in signature.needed]:
             shown = f"logits = model({signature.first}, {name}=…)"
             yield replace(plain, places=name), shown
@@ -182,10 +187,11 @@ class WithPlaces(WayOfCalling):
 
 
 class InPairs(WayOfCalling):
-    """The first GPT takes (batch, length, 2): one table holds tokens, and behind them positions."""
+    """Tokens beside their positions: the first GPT takes (batch, length, 2), because one table
+    holds tokens and, after them, positions."""
 
     def forms(self, signature: Signature, plain: Form) -> Iterator[Shown]:
-        """Positions are the last ids of the table."""
+        """Yield a form in which positions are the last ids of the table."""
         patient = signature.patient
         if patient.kind == "encoder-decoder":
             return
@@ -195,11 +201,11 @@ class InPairs(WayOfCalling):
 
 
 class InATuple(WayOfCalling):
-    """`model(batch)`, as a loader of data made it: tokens beside their lengths, or a source beside
-    what the decoder reads and, in some, beside its targets."""
+    """`model(batch)`, where a data loader made the batch: tokens beside their lengths, or a source
+    beside what the decoder reads and, in some models, beside its targets."""
 
     def forms(self, signature: Signature, plain: Form) -> Iterator[Shown]:
-        """Ways to call a model that needs one argument."""
+        """Yield ways to call a model that needs one argument."""
         if len(signature.needed) != 1 or plain.tokens is not None:
             return
         if signature.patient.kind != "encoder-decoder":
@@ -216,7 +222,7 @@ class ByMethods(WayOfCalling):
     """`model.decode(model.encode(source), target)`, of a model without forward."""
 
     def forms(self, signature: Signature, plain: Form) -> Iterator[Shown]:
-        """Ways to call an encoder-decoder, with the masks that the two methods take."""
+        """Yield ways to call an encoder-decoder, with the masks that the two methods take."""
         patient = signature.patient
         for encode, decode in METHODS if patient.kind == "encoder-decoder" else ():
             names = [*arguments_of(patient.model, encode), *arguments_of(patient.model, decode)]
@@ -256,7 +262,7 @@ def _batch_first(patient: Patient) -> Iterator[Shown]:
 
 
 def is_segments(name: str) -> bool:
-    """Whether an argument of this name tells sentences apart."""
+    """Tell whether an argument of this name numbers sentences."""
     low = name.lower()
     return low.startswith("seg") or "segment" in low or "token_type" in low
 

@@ -1,4 +1,5 @@
-"""A causal mask that the caller passes: which argument it is and how it is written, by trying."""
+"""Finds a causal mask that the caller passes: which argument it is and how it is written, by
+trying."""
 
 from collections.abc import Iterator
 from dataclasses import replace
@@ -22,8 +23,8 @@ _OF_ANOTHER = ("enc", "mem", "cross")
 
 
 def with_causal_mask(patient: Patient, form: Form) -> Form:
-    """The form with a causal mask in an optional argument, or with a flag that switches one on,
-    where the model leaks without it and leaks less with it; the same form otherwise."""
+    """Return the form with a causal mask in an optional argument, or with a flag that switches one
+    on, if the model leaks without it and leaks less with it; otherwise, return the same form."""
     if patient.kind == "encoder" or patient.one_sequence or form.methods or form.one_by_one:
         return form
     if any(mask.causal for mask in form.masks.values()):

@@ -1,4 +1,4 @@
-"""Causes before consequences: what follows from another finding is folded under it."""
+"""Orders causes before consequences: a finding that follows from another is folded under it."""
 
 from dataclasses import replace
 
@@ -74,8 +74,8 @@ _RANK = {"error": 0, "warning": 1, "note": 2}
 
 
 def fold(findings: list[Finding]) -> tuple[Finding, ...]:
-    """Each finding with the case that it follows from, if there is one; headlines first, the ones
-    that explain others before the others, each with what follows from it behind it."""
+    """Return each finding with the case from which it follows, if there is one. Headlines come
+    first, those that explain others before the others, each with its consequences behind it."""
     findings = sorted(findings, key=lambda f: _RANK[f.severity])  # the worst of a case leads it
     roots = {finding.case: _cause(finding, findings) for finding in findings}
 

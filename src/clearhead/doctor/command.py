@@ -29,8 +29,8 @@ _MODEL = (
 
 
 def main(given: list[str] | None = None) -> int:
-    """Returns the exit code: 0, 1 for a defect or a departure, 2 for an error of the user's, 3 if
-    checks could not run, 130 after Ctrl-C."""
+    """Return the exit code: 0, 1 for a defect or a departure, 2 after a user error, 3 if checks
+    could not run, 130 after Ctrl-C."""
     given = sys.argv[1:] if given is None else given
     # A pipe on Windows has a code page without ✓ or Chinese.
     reconfigure = getattr(sys.stdout, "reconfigure", None)

@@ -1,5 +1,4 @@
-"""rich's console for text that is untrusted: reports quote what a model's own code is called and
-what it says."""
+"""rich's console for untrusted text: reports quote names and messages from a model's own code."""
 
 from collections.abc import Iterable
 from typing import IO

@@ -1,4 +1,4 @@
-"""One examination: every check on one model, and what they found."""
+"""Runs one examination: every check on one model. It returns what the checks found."""
 
 import logging
 import time
@@ -46,11 +46,11 @@ def examine(
 ) -> Examination:
     """Find what is silently wrong in a Transformer.
 
-    `kind` and `vocab_size` are read from the model where it says them. `calls` tells how to call a
-    model whose signature is not a common one. `quick` leaves out training and compilation;
-    `only` names the checks to make. `fresh=False` says that the weights are trained. `language`
-    is that of errors. The model is not changed, and the random generator is left as it was.
-    Weights of half precision are examined in single precision, where the model runs in it.
+    Give `kind` and `vocab_size` if the model does not have them. `calls` says how to call a model
+    with an unusual signature. `quick` leaves out training and compilation; `only` names the checks
+    to run. `fresh=False` says that the weights are trained. `language` is the language of error
+    messages. The model is not changed, and the random generator is left as it was. Weights in half
+    precision are examined in single precision, if the model runs in it.
     """
     checks = _chosen(only, quick, language)
     with ExitStack() as around:

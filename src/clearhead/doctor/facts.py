@@ -1,4 +1,5 @@
-"""What an examination found, as data. `report` shows it: `terminal`, `plain` and `page` read it."""
+"""The results of an examination, as data. `report` shows them: `terminal`, `plain` and `page` read
+them."""
 
 import json
 import math
@@ -23,44 +24,44 @@ class ExaminationFacts:
 
     @property
     def healthy(self) -> bool:
-        """Every check ran, and nothing worse than a note was found."""
+        """Whether every check ran and found nothing worse than a note."""
         return not self.fails(strict=True)
 
     @property
     def headlines(self) -> list[Finding]:
-        """One for each cause; what follows from it is left out."""
+        """One finding for each cause; its consequences are left out."""
         return [finding for finding in self.findings if finding.because is None]
 
     @property
     def not_run(self) -> list[Outcome]:
-        """Checks that could not run, which neither passed nor found anything."""
+        """The checks that could not run, which neither passed nor found anything."""
         return [outcome for outcome in self.outcomes if outcome.status == "could not run"]
 
     def following(self, headline: Finding) -> list[Finding]:
-        """What probably follows from it."""
+        """Return what probably follows from a finding."""
         return [finding for finding in self.findings if finding.because == headline.case]
 
     def fails(self, on: Severity = "warning", *, strict: bool = False) -> bool:
-        """Whether there is a finding of this severity or a worse one; with `strict`, also whether
-        a check could not run."""
+        """Tell whether there is a finding of this severity or a worse one; with `strict`, also
+        whether a check could not run."""
         levels = ("error", "warning", "note")
         levels = levels[: levels.index(on) + 1]
         return any(f.severity in levels for f in self.findings) or (strict and bool(self.not_run))
 
     def exit_code(self, on: Severity = "warning", *, strict: bool = False) -> int:
-        """The exit code of the command: 1 for a finding of this severity or a worse one; else 3 if
-        a check could not run, which with `strict` is 1 too; else 0."""
+        """Return the exit code of the command: 1 for a finding of this severity or a worse one;
+        otherwise 3 if a check could not run (1 with `strict`); otherwise 0."""
         if self.fails(on, strict=strict):
             return 1
         return 3 if self.not_run else 0
 
     def found(self, check: str) -> list[Finding]:
-        """The findings of one check."""
+        """Return the findings of one check."""
         return [finding for finding in self.findings if finding.check == check]
 
 
 def json_text(content: dict[str, Any]) -> str:
-    """JSON for people; NaN and infinity, which JSON does not have, become their names."""
+    """Write JSON for people. NaN and infinity, which JSON does not have, become their names."""
     return json.dumps(_finite(content), ensure_ascii=False, indent=2, allow_nan=False)
 
 

@@ -1,4 +1,4 @@
-"""Tokens in pieces through a cache, whichever way a model has with its caches."""
+"""Feeds tokens in pieces through a cache, however a model handles its caches."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -16,7 +16,7 @@ Step = Callable[[nn.Module, CallInputs, Any, dict[str, Any]], tuple[Tensor, Any]
 
 @dataclass(frozen=True)
 class Feeding:
-    """How a model is run with its cache, one step at a time."""
+    """How a model runs with its cache, one step at a time."""
 
     form: Form
     make: Callable[[nn.Module, CallInputs], Any]
@@ -28,7 +28,7 @@ class Feeding:
     def __call__(
         self, model: nn.Module, inputs: CallInputs, pieces: list[int], rows: list[int] | None = None
     ) -> Tensor:
-        """The logits of all pieces. With `rows`, the last piece continues these rows."""
+        """Return the logits of all pieces. With `rows`, the last piece continues these rows."""
         cache, parts, end = self.make(model, inputs), [], 0
         for index, n_tokens in enumerate(pieces):
             if rows is not None and index == len(pieces) - 1:
@@ -61,19 +61,20 @@ class Feeding:
 
 
 def can_reorder(cache: Any) -> bool:
-    """Whether the cache has a method that reorders its rows."""
+    """Tell whether the cache has a method that reorders its rows."""
     return any(callable(getattr(cache, name, None)) for name in ("reorder", "reorder_cache"))
 
 
 def reorder(cache: Any, rows: list[int], device: torch.device) -> Any:
-    """Row i continues what row rows[i] had: in place, or as a new cache."""
+    """Let row i continue from the tokens of row rows[i]: in place, or as a new cache."""
     method = getattr(cache, "reorder", None) or cache.reorder_cache
     returned = method(torch.tensor(rows, device=device))
     return cache if returned is None else returned
 
 
 def returned_by_the_model(form: Form, name: str, flags: dict[str, Any]) -> Step:
-    """The cache goes in as an argument, and comes back beside the logits."""
+    """Return the step of a model that takes the cache as an argument and returns it beside the
+    logits."""
 
     def step(
         model: nn.Module, inputs: CallInputs, cache: Any, more: dict[str, Any]
@@ -85,7 +86,8 @@ def returned_by_the_model(form: Form, name: str, flags: dict[str, Any]) -> Step:
 
 
 def counted_and_returned(form: Form, name: str, start: str, flags: dict[str, Any]) -> Step:
-    """Both: the cache goes in and comes back, beside the number of tokens so far."""
+    """Return the step of a model that takes and returns the cache, beside the number of tokens so
+    far."""
 
     def step(
         model: nn.Module, inputs: CallInputs, cache: Any, more: dict[str, Any]
@@ -108,28 +110,28 @@ def _cache_in(output: Any) -> Any:
 
 
 def none_yet(_model: nn.Module, _inputs: CallInputs) -> None:
-    """The first call makes the cache."""
+    """Return None: the first call makes the cache."""
 
 
 def new_cache(model: Any, inputs: CallInputs) -> Any:
-    """A cache from the model's own new_cache(batch, length)."""
+    """Make a cache with the model's own new_cache(batch, length)."""
     return model.new_cache(*inputs.tokens.shape)
 
 
 def grown_in_place(
     model: Any, inputs: CallInputs, cache: Any, more: dict[str, Any]
 ) -> tuple[Tensor, Any]:
-    """A step of a model whose forward takes a cache and extends it."""
+    """Return the step of a model whose forward takes a cache and extends it."""
     return model(inputs.tokens, cache=cache, **more), cache
 
 
 def new_cache_at_zero(model: Any, inputs: CallInputs) -> Any:
-    """The same beside the number of tokens so far."""
+    """Make the same cache, beside the number of tokens so far."""
     return new_cache(model, inputs), 0
 
 
 def grown_and_counted(start: str) -> Step:
-    """A step of a model that also wants to know at which position the tokens begin."""
+    """Return the step of a model that also takes the position at which the tokens begin."""
 
     def step(
         model: nn.Module, inputs: CallInputs, cache: Any, more: dict[str, Any]
@@ -142,7 +144,7 @@ def grown_and_counted(start: str) -> Step:
 
 
 def new_cache_of_source(model: Any, inputs: CallInputs) -> Any:
-    """A cache from an encoder-decoder's own encode and new_cache."""
+    """Make a cache with an encoder-decoder's own encode and new_cache."""
     masked = inputs.source_real is not None and "real" in arguments_of(model, "encode")
     real = {"real": inputs.source_real} if masked else {}
     return model.new_cache(model.encode(inputs.source, **real), inputs.tokens.shape[1])
@@ -151,12 +153,13 @@ def new_cache_of_source(model: Any, inputs: CallInputs) -> Any:
 def decoded_in_place(
     model: Any, inputs: CallInputs, cache: Any, more: dict[str, Any]
 ) -> tuple[Tensor, Any]:
-    """A step of an encoder-decoder whose decode takes a cache and extends it."""
+    """Return the step of an encoder-decoder whose decode takes a cache and extends it."""
     return model.decode(inputs.tokens, cache=cache, **more), cache
 
 
 def placed_by_the_caller(form: Form) -> Step:
-    """A cache inside the model, and an argument that says where each token stands."""
+    """Return the step of a model with a cache inside it, and with an argument for the position of each
+    token."""
 
     def step(
         model: nn.Module, inputs: CallInputs, cache: Any, more: dict[str, Any]
@@ -179,7 +182,7 @@ def reset(name: str) -> Callable[[nn.Module, CallInputs], None]:
 
 
 def kept_by_the_model(form: Form, flags: dict[str, Any]) -> Step:
-    """A step of a model that stores its cache in itself, switched on by flags."""
+    """Return the step of a model that stores its cache in itself, switched on by flags."""
 
     def step(
         model: nn.Module, inputs: CallInputs, _cache: Any, more: dict[str, Any]
@@ -191,8 +194,8 @@ def kept_by_the_model(form: Form, flags: dict[str, Any]) -> Step:
 
 
 def counted_by_the_caller(form: Form, start: str, flags: dict[str, Any] | None = None) -> Step:
-    """A cache inside the model, and an argument that says at which position the tokens begin: the
-    number of tokens so far is all that goes from step to step."""
+    """Return the step of a model with a cache inside it, and with an argument for the position at which
+    the tokens begin. Only the number of tokens so far passes from step to step."""
 
     def step(
         model: nn.Module, inputs: CallInputs, cache: Any, more: dict[str, Any]

@@ -1,4 +1,5 @@
-"""What a check says. A finding holds facts; its sentences are made when a report is written."""
+"""The results of a check. A finding holds facts; its sentences are made when a report is
+written."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -30,12 +31,12 @@ class Finding:
 
     @property
     def check(self) -> str:
-        """The name of the check that found it."""
+        """The name of the check that made the finding."""
         return self.case.partition(".")[0]
 
 
 class NotApplicableError(Exception):
-    """Raised by a check that has nothing to look at, with the key of the reason."""
+    """Raised by a check that does not apply to a model, with the key of the reason."""
 
     def __init__(self, reason: str) -> None:
         super().__init__(reason)
@@ -47,7 +48,7 @@ Status = Literal["passed", "found", "not applicable", "could not run"]
 
 @dataclass(frozen=True)
 class Outcome:
-    """How one check ended."""
+    """The way in which one check ended."""
 
     check: str
     status: Status

@@ -1,4 +1,4 @@
-"""The form of a call: which tensor goes to which argument, and where the logits come back."""
+"""The form of a call: which argument takes which tensor, and where the logits are in the output."""
 
 import inspect
 from collections.abc import Callable
@@ -109,7 +109,7 @@ class Form:
     """The token behind the end of shorter sequences."""
 
     def call(self, model: nn.Module, inputs: CallInputs, **more: Any) -> Any:
-        """Calls the model with these inputs in the way it takes them."""
+        """Call the model with these inputs in its own form."""
         turned: list[tuple[Tensor, Tensor]] = []
         if self.bundle:
             args, kwargs = self._bundled(model, inputs)
@@ -163,11 +163,11 @@ class Form:
         return args, kwargs
 
     def logits(self, model: nn.Module, inputs: CallInputs) -> Tensor:
-        """The logits (batch, length, vocab) of these inputs."""
+        """Return the logits (batch, length, vocab) of these inputs."""
         return in_pieces(self._logits, model, inputs, self.max_rows, self.exact_rows)
 
     def filled(self, inputs: CallInputs) -> CallInputs:
-        """Sequences of the one length that the model takes; what fills them is not real."""
+        """Pad sequences to the one length that the model takes. The padding is not real."""
 
         def fill(tokens: Tensor | None, value: int | bool) -> Tensor | None:
             if tokens is None or self.exact_length is None:
@@ -205,7 +205,7 @@ class Form:
         return self.checked(self._output(model, inputs), inputs)
 
     def raw(self, model: nn.Module, inputs: CallInputs) -> Any:
-        """Whatever comes back."""
+        """Return the output unchanged."""
         if self.methods is not None:
             return self._by_methods(model, inputs, *self.methods)
         if not self.one_by_one:
@@ -215,12 +215,13 @@ class Form:
         return torch.cat(steps, dim=1)
 
     def places_from(self, start: int, tokens: Tensor) -> Tensor:
-        """Where these tokens stand, the first of them at `start`."""
+        """Return the positions of these tokens, of which the first is at `start`."""
         places = torch.arange(start, start + tokens.shape[1], device=tokens.device)
         return places.expand_as(tokens) if self.places_by_row else places
 
     def more_outputs(self, model: nn.Module, inputs: CallInputs) -> list[Tensor]:
-        """Vectors of whole sequences, (batch, width), that stand beside the logits."""
+        """Return vectors of whole sequences, (batch, width), that the model returns beside the
+        logits."""
         output = self.raw(model, self.filled(inputs) if self.exact_length else inputs)
         batch = len(inputs.tokens)
         tensors = [t for t in tensors_in(output) if t.dim() == 2 and t.requires_grad]
@@ -241,7 +242,7 @@ class Form:
         return logits
 
     def vector_in(self, output: Any, inputs: CallInputs) -> Tensor | None:
-        """One vector for each sequence, in what came back."""
+        """Return one vector for each sequence, found in the output."""
         batch = len(inputs.tokens)
         vectors = (t for t in candidates(output) if t.dim() == 2 and t.is_floating_point())
         return next((t for t in vectors if len(t) == batch and t.shape[1] > 1), None)
@@ -273,7 +274,7 @@ class Form:
         return getattr(model, decode)(*_by_name(arguments_of(model, decode), masks, tensors))
 
     def checked(self, logits: Tensor, inputs: CallInputs) -> Tensor:
-        """The logits; raises if their shape is wrong."""
+        """Return the logits. Raises if their shape is wrong."""
         shape = (*inputs.tokens.shape, self.vocab_size)
         if tuple(logits.shape) != shape:
             got = tuple(logits.shape)
@@ -281,14 +282,14 @@ class Form:
         return logits
 
     def returned_logits(self, output: Any, inputs: CallInputs) -> Tensor:
-        """The logits in what a call returned; raises if there are none."""
+        """Return the logits in the output of a call. Raises if there are none."""
         logits = logits_in(output, inputs.tokens.shape, self.vocab_size)
         if logits is None:
             raise ValueError("no logits were returned")
         return logits
 
     def mask_arguments(self, model: nn.Module, inputs: CallInputs) -> dict[str, Tensor]:
-        """The masks of these inputs as keyword arguments of the model."""
+        """Return the masks of these inputs as keyword arguments of the model."""
         arguments: dict[str, Tensor] = {}
         for role, mask in self.masks.items():
             kind = role.split()[0]
@@ -304,7 +305,7 @@ class Form:
 
 
 def ones_where_none(inputs: CallInputs, role: str) -> Tensor:
-    """The mask of a role; all real where there is none."""
+    """Return the mask of a role, or a mask of real tokens if there is none."""
     kind = role.split()[0]
     real: Tensor | None = getattr(inputs, kind)
     if real is not None:
@@ -335,8 +336,8 @@ def _by_name(
 
 
 def arguments_of(model: nn.Module, method: str = "forward") -> dict[str, inspect.Parameter]:
-    """The parameters of a method of the model, or of a module in it, by name; empty if there is no
-    such method."""
+    """Return the parameters of a method of the model, or of a module in it, by name; empty if there
+    is no such method."""
     function: Callable[..., Any] | None = getattr(model, method, None)
     if isinstance(function, nn.Module):
         function = function.forward
@@ -344,11 +345,11 @@ def arguments_of(model: nn.Module, method: str = "forward") -> dict[str, inspect
 
 
 def takes_anything(model: nn.Module) -> bool:
-    """Whether forward has **kwargs."""
+    """Tell whether forward has **kwargs."""
     return any(a.kind is a.VAR_KEYWORD for a in arguments_of(model).values())
 
 
 def has_forward(model: nn.Module) -> bool:
-    """Whether the model defines forward."""
+    """Tell whether the model defines forward."""
     forward = getattr(type(model), "forward", None)
     return "forward" in vars(model) or forward is not nn.Module.forward

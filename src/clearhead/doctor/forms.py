@@ -1,4 +1,4 @@
-"""Which form of a call a model answers to: it is tried, and what comes back is looked at."""
+"""Finds the form of call that a model answers, by trying it and examining the output."""
 
 from dataclasses import replace
 from itertools import product
@@ -16,8 +16,8 @@ _SHORT = 5
 
 
 def settle(patient: Patient, form: Form) -> tuple[Patient, Form]:
-    """Try a form: with source and target of equal length if nothing else works, and with few
-    tokens if the model takes no more. What comes back says where the logits are, and how large the
+    """Try a form. If nothing else works, source and target get equal lengths, and there are few
+    tokens if the model takes no more. The output shows where the logits are, and how large the
     vocabulary is."""
     problem: Exception | None = None
     lengths = [None] if patient.max_length else [None, _SHORT]

@@ -1,4 +1,4 @@
-"""A model's own generation: which method it is, and how it takes its settings."""
+"""Finds a model's own generation: its method, and how it takes its settings."""
 
 import inspect
 from collections.abc import Callable
@@ -50,7 +50,8 @@ _USUAL = {"eos": NEVER, "temperature": 1.0, "beams": 1}
 
 
 def find_generate(patient: Patient, form: Form) -> Found:
-    """`model.generate(tokens, …)`, or under another name; settings are known by their names."""
+    """Find `model.generate(tokens, …)`, or the same under another name. Settings are recognised by
+    their names."""
     if patient.kind == "encoder":
         return NOTHING
     for method in _METHODS:

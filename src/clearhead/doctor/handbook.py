@@ -1,6 +1,6 @@
-"""The page that lists every check, made from the texts: `python -P -m clearhead.doctor.handbook`.
+"""Writes the page that lists every check, from the texts: `python -P -m clearhead.doctor.handbook`.
 
-Without an argument it writes docs/en/doctor/checks.md and its Chinese counterpart below the folder
+Without an argument, it writes docs/en/doctor/checks.md and its Chinese counterpart below the folder
 in which it is started.
 """
 
@@ -12,7 +12,7 @@ from .texts import LANGUAGES, Language, code, sentences, word
 
 
 def handbook(language: Language) -> str:
-    """The page that explains every check, made from the texts."""
+    """Make the page that explains every check, from the texts."""
     lines = [f"# {word('handbook', language)}", "", word("handbook_intro", language), ""]
     for check in CHECKS:
         lines += _entry(check, language)
@@ -45,12 +45,12 @@ def _label(key: str, language: Language) -> str:
 
 
 def path(folder: Path, language: Language) -> Path:
-    """The place of the page of a language."""
+    """Return the path of the page in a language."""
     return folder / "docs" / language / "doctor" / "checks.md"
 
 
 def write(folder: Path) -> None:
-    """Writes the pages of all languages."""
+    """Write the pages of all languages."""
     for language in LANGUAGES:
         path(folder, language).write_text(handbook(language), encoding="utf-8")
 

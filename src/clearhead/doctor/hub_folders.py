@@ -1,5 +1,5 @@
-"""Folders of Hugging Face models, which are untrusted input: no code in them is run, nothing is
-fetched, and only plain files are read."""
+"""Opens folders of Hugging Face models, which are untrusted input: no code in them is run, nothing
+is downloaded, and only plain files are read."""
 
 import json
 import stat
@@ -34,7 +34,7 @@ _ALONE = threading.RLock()
 
 
 def open_hub_folder(folder: Path, language: Language) -> nn.Module:
-    """The class of transformers that the configuration names, with weights from safetensors.
+    """Build the transformers class that the configuration names, with weights from safetensors.
     transformers itself reads no file."""
 
     def problem(key: str, **words: object) -> DoctorError:
@@ -76,7 +76,7 @@ class _UnusableError(ValueError):
 
 @contextmanager
 def offline() -> Iterator[None]:
-    """While it lasts, libraries of Hugging Face reach no hub: they raise an error instead."""
+    """Inside the block, libraries of Hugging Face raise an error instead of contacting a hub."""
     try:
         from huggingface_hub import constants
     except ImportError:

@@ -1,5 +1,5 @@
-"""The losses that people compute of logits and targets, besides plain cross-entropy: label
-smoothing in its forms, and terms that no target changes."""
+"""The losses, besides plain cross-entropy, that people compute from logits and targets: label
+smoothing in its forms, and terms that do not depend on the targets."""
 
 import math
 from collections.abc import Iterator
@@ -14,9 +14,10 @@ _CONSTANT = 3e-5
 
 
 def smoothed(logits: Tensor, targets: Tensor, pad_id: int) -> Iterator[float]:
-    """The mean over all positions of each form of label smoothing, always in the same order: what
-    is given away goes to all tokens, to all others, or to all others but padding; as a
-    cross-entropy, and as a divergence, which is less by the entropy of the smoothed target."""
+    """Return the mean over all positions of each form of label smoothing, always in the same order.
+    The share that the target gives away goes to all tokens, to all others, or to all others but
+    padding. Each is computed as a cross-entropy and as a divergence, which is lower by the entropy
+    of the smoothed target."""
     log_p, n = logits.double().log_softmax(dim=-1), logits.shape[-1]
     hard = -float(log_p.gather(-1, targets[..., None]).mean())
     all_tokens = -float(log_p.sum(dim=-1).mean())
@@ -36,8 +37,8 @@ def smoothed(logits: Tensor, targets: Tensor, pad_id: int) -> Iterator[float]:
 
 
 def adds_a_constant(losses: list[float], known: list[float]) -> bool:
-    """Whether losses are larger than known ones by what no target changes, such as the balance of
-    experts or a z-loss."""
+    """Tell whether losses exceed known ones by an amount that does not depend on the targets, such
+    as the balance of experts or a z-loss."""
     rests = torch.tensor(losses, dtype=torch.double) - torch.tensor(known, dtype=torch.double)
     spread = float(rests.max() - rests.min())
     return float(rests.min()) > 0 and spread < _CONSTANT * max(map(abs, losses))

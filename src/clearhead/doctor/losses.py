@@ -1,4 +1,5 @@
-"""The ways in which people's Transformers compute a loss: one class for each, tried in order."""
+"""The ways in which people's Transformers compute a loss. There is one class for each way, and they
+are tried in order."""
 
 import math
 from abc import ABC, abstractmethod
@@ -25,15 +26,15 @@ class LossConvention(ABC):
 
     @abstractmethod
     def find(self, patient: Patient, form: Form) -> Found | None:
-        """The entries of `Calls`, and how they are shown; None, if the model does not follow this
-        convention. A call that fails raises one of `CALL_ERRORS`."""
+        """Return the entries of `Calls`, and how they are shown; None if the model does not follow
+        this convention. A call that fails raises one of `CALL_ERRORS`."""
 
 
 class OnlyALoss(LossConvention):
-    """`loss = model(tokens)`: nothing else comes back, and the targets are the tokens."""
+    """`loss = model(tokens)`: the model returns nothing else, and the targets are the tokens."""
 
     def find(self, patient: Patient, form: Form) -> Found | None:
-        """Only a decoder follows it."""
+        """Find the loss. Only decoders follow this convention."""
         if form.inside is None or patient.kind != "decoder" or form.targets is not None:
             return None
         return {"own_loss": form.call}, {"loss": "loss = model(…)"}
@@ -43,7 +44,7 @@ class LossOfItsTarget(LossConvention):
     """`logits, loss = model(source, target)`: the last token of the target is a label only."""
 
     def find(self, patient: Patient, form: Form) -> Found | None:
-        """Such a model returns one row of logits less than the target has tokens."""
+        """Find the loss. Such a model returns one row of logits less than the target has tokens."""
         if not form.drops_last or form.inside is not None:
             return None
 
@@ -59,7 +60,8 @@ class LabelsThatAreRead(LossConvention):
     """`model(source, labels)`: the model moves the labels itself, and its decoder reads them."""
 
     def find(self, patient: Patient, form: Form) -> Found | None:
-        """What it computes of them is not examined, only whether it leaves them as they are."""
+        """Find the loss. The doctor does not examine what the model computes from the labels, only
+        whether it leaves them unchanged."""
         if not form.shifts_itself or form.tokens is not None or _label_of(patient) is None:
             return None
 
@@ -73,7 +75,7 @@ class LossOfClasses(LossConvention):
     """`model(tokens, labels=…)`, where labels are classes, of whole sequences or of each token."""
 
     def find(self, patient: Patient, form: Form) -> Found | None:
-        """Such a model's logits are not scores of its vocabulary."""
+        """Find the loss. The logits of such a model are not scores of its vocabulary."""
         name = _argument_of_labels(patient, form)
         if name is None or not (form.pooled or form.vocab_size != patient.vocab_size):
             return None
@@ -91,11 +93,11 @@ class LossOfClasses(LossConvention):
 
 
 class LossOfFilledTokens(LossConvention):
-    """`model(tokens, labels=…)`, where only what stands in place of a token is predicted: such a
-    model may see everything."""
+    """`model(tokens, labels=…)`, where the model only predicts what a token replaces. Such a model
+    may see everything."""
 
     def find(self, patient: Patient, form: Form) -> Found | None:
-        """Which token that is, is found by trying."""
+        """Find the loss, and by trying, which token this is."""
         name = _argument_of_labels(patient, form)
         if name is None:
             return None
@@ -109,7 +111,7 @@ class LossOfTokens(LossConvention):
     """`model(tokens, labels=…)` or `targets=…`: a target for each token."""
 
     def find(self, patient: Patient, form: Form) -> Found | None:
-        """The abilities name the target that is ignored, if there is one."""
+        """Find the loss. The abilities name the target that is ignored, if there is one."""
         name = _argument_of_labels(patient, form)
         if name is None:
             return None
@@ -136,7 +138,7 @@ CONVENTIONS: tuple[LossConvention, ...] = (
 
 
 def loss_in(output: Any) -> Tensor:
-    """The loss in what a call returned; raises if there is none."""
+    """Return the loss in the output of a call. Raises if there is none."""
     loss = output.get("loss") if isinstance(output, dict) else getattr(output, "loss", None)
     if isinstance(output, torch.Tensor):
         loss = output

@@ -1,4 +1,4 @@
-"""How a model takes a mask."""
+"""Describes how a model takes a mask."""
 
 from dataclasses import dataclass
 from typing import Literal
@@ -19,7 +19,7 @@ MaskShape = Literal[
 
 @dataclass(frozen=True)
 class MaskForm:
-    """How a model takes one mask: argument, shape, dtype, and what True means."""
+    """How a model takes one mask: the argument, the shape, the dtype, and the meaning of True."""
 
     argument: str
     shape: MaskShape
@@ -59,12 +59,14 @@ class MaskForm:
 
     @property
     def is_inverted(self) -> bool:
-        """It has the name of what tokenizers return, 1 at real tokens, and means the opposite."""
+        """Whether the mask has the name that tokenizers use (1 at real tokens) but the opposite
+        meaning."""
         return self.argument.endswith("attention_mask") and not (self.true_is_real or self.causal)
 
     def given_to(self, model: nn.Module, real: Tensor, n_queries: int | None = None) -> Tensor:
-        """The mask of these tokens, a float one in the model's precision, as kernels want it. With
-        `n_queries`, a causal mask has these last rows only: earlier tokens are in a cache."""
+        """Return the mask of these tokens; a float mask is in the model's precision, as kernels
+        want it. With `n_queries`, a causal mask has only these last rows, because earlier tokens
+        are in a cache."""
         mask = self.of(real)
         if mask.is_floating_point():
             mask = mask.to(next(model.parameters()).dtype)

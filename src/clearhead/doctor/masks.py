@@ -1,4 +1,5 @@
-"""Which argument is a mask, what it means and which shape it has: by its name, and by trying."""
+"""Finds out which argument is a mask, what it means and which shape it has, by its name and by
+trying."""
 
 from collections.abc import Iterator
 from dataclasses import replace
@@ -51,19 +52,20 @@ _HIDDEN = 2
 
 
 def is_mask(name: str) -> bool:
-    """Whether an argument of this name is a mask: `masked_pos` is a list of places."""
+    """Tell whether an argument of this name is a mask; `masked_pos`, for example, is a list of
+    places."""
     low = name.lower()
     return ("mask" in low and "masked" not in low) or name in ("real", "source_real")
 
 
 def is_length(name: str) -> bool:
-    """Whether an argument of this name is a length."""
+    """Tell whether an argument of this name is a length."""
     low = name.lower()
     return "len" in low and not low.startswith("max")
 
 
 def required_masks(patient: Patient, names: list[str]) -> Iterator[dict[str, MaskForm]]:
-    """The ways to fill arguments that a model cannot be called without."""
+    """Return the ways to fill arguments without which a model cannot be called."""
     for (padding, causal, source), (sense, dtype) in product(_STYLES, SENSES):
         masks: dict[str, MaskForm] = {}
         for name in names:
@@ -89,8 +91,8 @@ BEST = 9.0
 
 
 def score(patient: Patient, form: Form) -> float:
-    """How well masks do what they are for. In the logits of a model with another defect nothing
-    may be causal or hidden; what its attentions look at still says which way round a mask is."""
+    """Score how well masks do their work. In the logits of a model with another defect, nothing may
+    be causal or hidden; what its attentions look at still shows which way round a mask is."""
     with torch.no_grad():
         logits = form.logits(patient.plain, patient.draw(3))
     if not logits.isfinite().all():
@@ -134,8 +136,8 @@ def _is_causal(patient: Patient, form: Form) -> bool:
 
 
 def hides(patient: Patient, form: Form, role: str) -> bool:
-    """Whether another token in the place that is said to be padding changes nothing elsewhere, and
-    another one in a place that is not changes something."""
+    """Tell whether another token at a position that is marked as padding changes nothing elsewhere,
+    and another token at an unmarked position changes something."""
     inputs = patient.draw(5)  # not 3 again: a model may have as many heads as rows
     name = "tokens" if role == "real" else "source"
     tokens: Tensor = getattr(inputs, name)
@@ -163,8 +165,8 @@ def hides(patient: Patient, form: Form, role: str) -> bool:
 
 
 def optional_masks(patient: Patient, form: Form) -> tuple[Form, dict[str, str]]:
-    """The masks that a model takes and can do without; and by role, an argument that is named as a
-    padding mask and has no meaning under which an unpadded batch stays as it is."""
+    """Return the masks that a model takes and can do without; and by role, an argument that is
+    named like a padding mask but under no meaning leaves an unpadded batch unchanged."""
     roles = {"real": _MASKS}
     if patient.kind == "encoder-decoder" and patient.has_source:
         roles = {"real": _TARGET_MASKS, "source_real": _SOURCE_MASKS}

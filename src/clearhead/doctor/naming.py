@@ -1,4 +1,4 @@
-"""What this package is called: it is a part of clearhead, and a distribution of its own."""
+"""The names of this package, which is a part of clearhead and also a distribution of its own."""
 
 PACKAGE = __name__.rpartition(".")[0]
 """What is imported: clearhead.doctor or transformer_doctor."""

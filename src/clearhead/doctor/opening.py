@@ -1,4 +1,4 @@
-"""A model by its name: FILE.py:NAME, or the folder of a Hugging Face model."""
+"""Opens a model by its name: FILE.py:NAME, or the folder of a Hugging Face model."""
 
 from dataclasses import fields
 from pathlib import Path
@@ -25,14 +25,14 @@ class OpenedModel(NamedTuple):
 
 
 def names_a_file(model: object) -> bool:
-    """Whether a name is FILE.py:NAME."""
+    """Tell whether a name is FILE.py:NAME."""
     file, colon, _ = str(model).rpartition(":")
     return isinstance(model, str | Path) and bool(colon) and file.endswith(".py")
 
 
 def open_model(name: str, language: Language, seed: int = 0) -> OpenedModel:
-    """What a name on the command line stands for. A model that is built has the same weights each
-    time."""
+    """Open what a name on the command line stands for. A model that is built has the same weights
+    each time."""
     folder = Path(name)
     with seeded(seed):
         if names_a_file(name):
@@ -45,7 +45,7 @@ def open_model(name: str, language: Language, seed: int = 0) -> OpenedModel:
 
 
 def open_file(model: str | Path, language: Language) -> OpenedModel:
-    """FILE.py:NAME: the file is run, and may say how its model is called."""
+    """Open FILE.py:NAME. The file is run, and may say how its model is called."""
     path, _, name = str(model).rpartition(":")
     file = Path(path)
 

@@ -1,5 +1,5 @@
-"""The options of the commands, which clearhead's and the doctor's own command share. A default that
-is not given here is that of the function which the command calls."""
+"""The options of the commands, which clearhead and the doctor's own command share. If a default is
+not given here, it is that of the function that the command calls."""
 
 import argparse
 from pathlib import Path
@@ -13,7 +13,7 @@ _FILE = "FILE.py may define `calls = Calls(...)` for a model with an unusual sig
 
 
 def add_examine_options(parser: argparse.ArgumentParser, model: str) -> None:
-    """The options of an examination; `model` says what can be examined."""
+    """Add the options of an examination; `model` says what can be examined."""
     parser.formatter_class = argparse.RawDescriptionHelpFormatter
     parser.epilog = (
         "examples:\n"
@@ -50,7 +50,7 @@ def add_examine_options(parser: argparse.ArgumentParser, model: str) -> None:
 
 
 def add_diff_options(parser: argparse.ArgumentParser, model: str) -> None:
-    """The options of a comparison; `model` says what can be compared."""
+    """Add the options of a comparison; `model` says what can be compared."""
     parser.formatter_class = argparse.RawDescriptionHelpFormatter
     parser.epilog = (
         "examples:\n"

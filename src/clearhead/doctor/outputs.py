@@ -1,4 +1,4 @@
-"""What a model returned: where the logits are in it, and what else there is."""
+"""Finds the logits, and what else there is, in what a model returned."""
 
 from dataclasses import is_dataclass
 from typing import Any
@@ -14,8 +14,9 @@ def logits_in(
     length_first: bool = False,
     flat: bool = False,
 ) -> Tensor | None:
-    """A tensor of (batch, length, vocab), or if `flat` of (batch · length, vocab): by itself, as
-    `.logits`, in a dict as "logits", or the first such of a tuple, a dict or a dataclass."""
+    """Return a tensor of (batch, length, vocab), or if `flat` of (batch · length, vocab). It may be
+    the output itself, `.logits`, the entry "logits" of a dict, or the first such tensor in a tuple,
+    a dict or a dataclass."""
     batch, length = shape[:2]
     for tensor in candidates(output):
         if vocab_size is not None and tensor.shape[-1:] != (vocab_size,):
@@ -30,7 +31,7 @@ def logits_in(
 
 
 def states_in(output: Any, shape: tuple[int, ...], length_first: bool = False) -> Tensor:
-    """The hidden states (batch, length, width) in an output; raises if there are none."""
+    """Return the hidden states (batch, length, width) in an output. Raises if there are none."""
     states = logits_in(output, shape, None, length_first)
     if states is None:
         raise ValueError(
@@ -40,7 +41,7 @@ def states_in(output: Any, shape: tuple[int, ...], length_first: bool = False) -
 
 
 def candidates(output: Any) -> list[Tensor]:
-    """The tensors in an output that may be its logits."""
+    """Return the tensors in an output that may be its logits."""
     if isinstance(output, torch.Tensor):
         return [output]
     if isinstance(output, dict):
@@ -55,7 +56,7 @@ def candidates(output: Any) -> list[Tensor]:
 
 
 def tensors_in(output: Any) -> list[Tensor]:
-    """All tensors in an output."""
+    """Return all tensors in an output."""
     if isinstance(output, torch.Tensor):
         return [output]
     if isinstance(output, dict):
@@ -67,7 +68,7 @@ def tensors_in(output: Any) -> list[Tensor]:
 
 
 def describe(output: Any) -> str:
-    """What came back, in a few words."""
+    """Describe in a few words what the model returned."""
     if isinstance(output, torch.Tensor):
         return str(tuple(output.shape))
     if isinstance(output, tuple | list):

@@ -1,4 +1,5 @@
-"""A report as one self-contained HTML page: no script, no font, no address from elsewhere."""
+"""Writes a report as one self-contained HTML page, without scripts, fonts or addresses from
+elsewhere."""
 
 from html import escape
 
@@ -53,7 +54,7 @@ td:last-child, th:last-child { text-align: right; font-variant-numeric: tabular-
 
 
 def as_html(report: ExaminationFacts, language: Language = "en") -> str:
-    """The report as one HTML page without external files."""
+    """Return the report as one HTML page without external files."""
     title = escape(word("examination", language).format(subject=report.subject))
     return f"""<!doctype html>
 <html lang="{_CODES[language]}">
@@ -67,7 +68,8 @@ def as_html(report: ExaminationFacts, language: Language = "en") -> str:
 
 
 def as_fragment(report: ExaminationFacts, language: Language = "en") -> str:
-    """For a notebook: the same, in a frame of its own, so that its style touches nothing else."""
+    """Return the same page for a notebook, in a frame of its own, so that its style changes nothing
+    else."""
     page = escape(as_html(report, language), quote=True)
     return (
         f'<iframe srcdoc="{page}" sandbox style="width: 100%; height: 40rem; border: 0"></iframe>'

@@ -1,6 +1,6 @@
 """The model under examination, and how to call it.
 
-The doctor never touches the model it is given: every check works on copies.
+The doctor never changes the model that it is given: every check works on copies.
 """
 
 from collections.abc import Callable, Mapping
@@ -25,7 +25,7 @@ _LARGE = 20_000_000
 
 @dataclass(frozen=True)
 class CallInputs:
-    """What a model is given. A mask is True where a token is real; None: no mask is passed."""
+    """The inputs of a model. A mask is True at real tokens; None: no mask is passed."""
 
     tokens: Tensor
     """(batch, length); the target, where there is a source."""
@@ -35,7 +35,7 @@ class CallInputs:
     source_real: Tensor | None = None
 
     def rows(self, index: slice | list[int]) -> "CallInputs":
-        """The same inputs with only these rows."""
+        """Return the same inputs with only these rows."""
 
         def pick(t: Tensor | None) -> Tensor | None:
             return None if t is None else t[index]
@@ -52,8 +52,8 @@ def in_pieces(
     max_rows: int | None,
     exactly: bool = False,
 ) -> Tensor:
-    """What a call returns for all rows, where no more than `max_rows` may go in at once, or
-    `exactly` so many: the last are repeated."""
+    """Call the model for all rows, if it takes no more than `max_rows` at once, or `exactly` this
+    many (the last rows are repeated)."""
     n_rows = len(inputs.tokens)
     if max_rows is None or (n_rows <= max_rows and not exactly):
         return call(model, inputs)
@@ -76,7 +76,7 @@ class Generated(NamedTuple):
 
 
 class Generate(Protocol):
-    """How the model's own generation is called."""
+    """How to call the model's own generation."""
 
     def __call__(
         self, model: nn.Module, inputs: CallInputs, n_new: int, /, **settings: Any
@@ -87,7 +87,7 @@ class Generate(Protocol):
 class Calls:
     """How to call a model: each entry takes the model, since the doctor examines copies of it.
 
-    Only `logits` is needed; what is None does not exist, and its checks do not apply.
+    Only `logits` is needed. An entry that is None does not exist, and its checks do not apply.
     """
 
     logits: Callable[[nn.Module, CallInputs], Tensor]
@@ -187,12 +187,12 @@ class Patient:
 
     @property
     def has_source(self) -> bool:
-        """Whether it takes a source besides its tokens."""
+        """Whether the model takes a source besides its tokens."""
         return self.kind == "encoder-decoder" and not self.one_sequence
 
     @property
     def length(self) -> int:
-        """Length of the token sequences that the checks draw."""
+        """The length of the token sequences that the checks draw."""
         return min(_LENGTH, self.max_length or _LENGTH)
 
     @property
@@ -202,7 +202,7 @@ class Patient:
 
     @property
     def source_length(self) -> int:
-        """Length of the source sequences that the checks draw."""
+        """The length of the source sequences that the checks draw."""
         return self.length if self.equal_lengths else min(_SOURCE_LENGTH, max(self.length - 1, 1))
 
     @property
@@ -211,46 +211,48 @@ class Patient:
         return next(self.model.parameters()).device
 
     def logits(self, model: nn.Module, inputs: CallInputs) -> Tensor:
-        """The logits of a model (this one or a copy) for these inputs."""
+        """Return the logits of a model (this one or a copy) for these inputs."""
         return in_pieces(self.calls.logits, model, inputs, self.max_rows, self.exact_rows)
 
     def rows(self, wanted: int) -> int:
-        """The requested number of sequences, or as many as the model takes at once."""
+        """Return the requested number of sequences, or as many as the model takes at once."""
         return wanted if self.max_rows is None else min(wanted, self.max_rows)
 
     def copy(self) -> nn.Module:
-        """A copy of the model in evaluation mode."""
+        """Copy the model, in evaluation mode."""
         return copy_model(self.model).eval()
 
     @cached_property
     def is_large(self) -> bool:
-        """Too many weights for more copies of them than are needed."""
+        """Whether the model has too many weights to make more copies of them than needed."""
         return sum(p.numel() for p in self.model.parameters()) > _LARGE
 
     @property
     def is_frozen(self) -> bool:
-        """No parameter is learnt."""
+        """Whether no parameter is trained."""
         return not any(parameter.requires_grad for parameter in self.model.parameters())
 
     @property
     def plain(self) -> nn.Module:
-        """A copy as it is, in evaluation mode, that all checks share: copying takes longer than
-        a call. Use it under no_grad and do not change it: a large model's shares its weights."""
+        """An unchanged copy in evaluation mode that all checks share, because copying takes longer
+        than a call. Use it under no_grad and do not change it: a large model's copy shares the
+        model's weights."""
         if not self.shared:
             self.shared.append(copy_model(self.model, share_weights=self.is_large))
         return self.shared[0].eval()
 
     @cached_property
     def in_own_precision(self) -> "Patient":
-        """The same patient for a second opinion: nothing is asked in double precision."""
+        """Return the same patient for a second opinion, for which nothing is computed in double
+        precision."""
         return replace(self, allow_double=False)
 
     @cached_property
     def specimen(self) -> nn.Module:
-        """A copy for questions of structure: in double precision, so that rounding cannot be
-        mistaken for a leak, and with noise on every parameter, so that a zero or a very small
-        first weight cannot hide one. What is frozen stays as it is: a table of sinusoids with
-        noise is none. Use it under no_grad and do not change it."""
+        """A copy for questions of structure. It is in double precision, so that rounding cannot be
+        mistaken for a leak, and has noise on every parameter, so that a zero or a very small
+        initial weight cannot hide a leak. Frozen parameters stay unchanged: a table of sinusoids
+        with noise would be none. Use it under no_grad and do not change it."""
         specimen, _ = self._precise
         generator = torch.Generator(device=self.device).manual_seed(self.seed)
         frozen = not any(parameter.requires_grad for parameter in specimen.parameters())
@@ -263,7 +265,8 @@ class Patient:
         return specimen
 
     def noisy_copy(self) -> nn.Module:
-        """The specimen's weights in the model's own precision, in a copy to do anything with."""
+        """Return a copy with the specimen's weights in the model's own precision. The caller may
+        change it."""
         if not self.runs_in_double:
             return copy_model(self.specimen)
         model = self.copy()
@@ -280,12 +283,12 @@ class Patient:
         return self.noisy_copy()
 
     def training_copy(self) -> nn.Module:
-        """A copy of the model in training mode, with dropout switched off."""
+        """Copy the model in training mode, with dropout switched off."""
         return _without_dropout(self.copy().train())
 
     @cached_property
     def in_training(self) -> nn.Module:
-        """The specimen in training mode, with dropout switched off. Use it as the specimen."""
+        """The specimen in training mode, with dropout switched off. Use it like the specimen."""
         model = _without_dropout(copy_model(self.specimen, share_weights=True).train())
         with torch.no_grad():
             one, other = (self.logits(model, self.draw(2)) for _ in range(2))
@@ -317,9 +320,9 @@ class Patient:
 
     @property
     def tolerance(self) -> float:
-        """How much of the logits' own size counts as a change. Rounding stays far below it: in
-        double precision some models still compute positions or norms in single precision
-        (1e-7); in single precision errors of a deep stack reach 1e-5."""
+        """The share of the logits' own size that counts as a change. Rounding stays far below it:
+        in double precision, some models still compute positions or norms in single precision
+        (1e-7); in single precision, errors of a deep stack reach 1e-5."""
         return 1e-6 if self.runs_in_double else 1e-4
 
     def draw(
@@ -331,7 +334,8 @@ class Patient:
         symbols: int | None = None,
         seed: int = 0,
     ) -> CallInputs:
-        """Random tokens, none of them padding. `symbols` limits how many different ones."""
+        """Draw random tokens, none of them padding. `symbols` limits the number of different
+        ones."""
         generator = torch.Generator().manual_seed(self.seed * 1_000 + seed)
         # The first ids are often special (begin, end): a large vocabulary does without them.
         first = 4 if self.vocab_size > 16 else 0
@@ -350,7 +354,7 @@ class Patient:
         return CallInputs(tokens(length or self.length), source)
 
     def other_tokens(self, tokens: Tensor) -> Tensor:
-        """Different tokens, none of them padding."""
+        """Return different tokens, none of them padding."""
         last = min(self.vocab_size, self.source_vocab_size or self.vocab_size) - 1
         pad = -1 if self.pad_id is None else self.pad_id
         other = torch.where(tokens == 0, last, tokens - 1)
@@ -361,8 +365,8 @@ Remembered = TypeVar("Remembered")
 
 
 def once_per_patient(find: Callable[[Patient], Remembered]) -> Callable[[Patient], Remembered]:
-    """For what several checks ask: found once, and remembered as long as the patient lives. A cache
-    of functools would keep the last model in memory after its examination."""
+    """Compute a value that several checks need once, and keep it as long as the patient exists. A
+    cache of functools would keep the last model in memory after its examination."""
     results: WeakKeyDictionary[Patient, Remembered] = WeakKeyDictionary()
 
     @wraps(find)
@@ -375,7 +379,7 @@ def once_per_patient(find: Callable[[Patient], Remembered]) -> Callable[[Patient
 
 
 def change_size(one: Tensor, other: Tensor) -> float:
-    """The largest difference of two outputs, as a share of the first one's own size."""
+    """Return the largest difference of two outputs, as a share of the size of the first one."""
     size = one.double().square().mean().sqrt().clamp(min=1e-12)
     return float(((one.double() - other.double()).abs().max() / size).item())
 

@@ -1,4 +1,4 @@
-"""A report in plain lines, for where rich is not installed."""
+"""Writes a report in plain lines, if rich is not installed."""
 
 import re
 from collections.abc import Iterator
@@ -29,8 +29,8 @@ def as_plain(
     notes: bool = False,
     checks: bool = False,
 ) -> str:
-    """What `terminal` shows, without boxes and colours: a note takes one line, unless `notes` are
-    asked for; `checks` lists them by how they ended."""
+    """Return what `terminal` shows, without boxes and colours. A note takes one line, unless
+    `notes` are wanted; `checks` lists them by how they ended."""
     return "\n".join(_lines(report, language, notes, checks))
 
 
@@ -79,6 +79,6 @@ def _finding(finding: Finding, report: ExaminationFacts, language: Language) -> 
 
 
 def visible(text: str) -> str:
-    """The text with escapes (as in JSON) for its control characters: they could move the cursor of
-    a terminal, or hide what follows."""
+    """Replace control characters by escapes, as in JSON. They could move the cursor of a terminal,
+    or hide the text after them."""
     return CONTROL.sub(lambda found: f"\\u{ord(found[0]):04x}", text)

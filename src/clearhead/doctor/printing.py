@@ -1,4 +1,4 @@
-"""What a model's own code prints is not the report: it is counted, and left out."""
+"""Keeps what a model's own code prints out of the report, and counts its lines."""
 
 import contextlib
 import io
@@ -18,11 +18,11 @@ class Printed(io.TextIOBase):
         self._open = ""
 
     def writable(self) -> bool:
-        """Always."""
+        """Always true."""
         return True
 
     def write(self, text: str, /) -> int:
-        """Keeps the text instead of showing it."""
+        """Keep the text instead of showing it."""
         *whole, self._open = (self._open + text).split("\n")
         self.n_lines += len(whole)
         self._last.extend(whole)
@@ -30,13 +30,13 @@ class Printed(io.TextIOBase):
 
     @property
     def tail(self) -> str:
-        """The last lines."""
+        """Return the last lines."""
         return "\n".join([*self._last, self._open]).strip("\n")
 
 
 @contextlib.contextmanager
 def captured() -> Iterator[Printed]:
-    """While this is open, nothing goes to standard output."""
+    """Inside the block, nothing goes to standard output."""
     printed = Printed()
     with contextlib.redirect_stdout(printed):
         yield printed

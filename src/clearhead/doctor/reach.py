@@ -1,4 +1,4 @@
-"""How far a token reaches: which positions change when it does."""
+"""Measures how far a token reaches: which positions change when the token changes."""
 
 from collections.abc import Callable
 
@@ -11,8 +11,8 @@ from .patient import CallInputs, Patient
 def reach_in(
     patient: Patient, model: nn.Module, logits: Callable[[nn.Module, CallInputs], Tensor]
 ) -> Tensor:
-    """(position, token): how much the logits at each position change when each token does, relative
-    to their size: the largest of two random sequences and of all logits."""
+    """Return (position, token): how much the logits at each position change when each token does,
+    relative to their size. Of two random sequences and of all logits, the largest change counts."""
     inputs, length = patient.draw(2), patient.length
     tokens = inputs.tokens.repeat(length + 1, 1)  # as they are, then with each token changed
     for token in range(length):

@@ -1,5 +1,5 @@
-"""From a model to a `Patient`: common signatures are recognised, by the names of arguments and
-by trying them. What was recognised is printed; what is not is five lines of the user's."""
+"""Makes a `Patient` from a model. Common signatures are recognised by the names of arguments and by
+trying them. The recognised call is printed; for other models, the user writes five lines."""
 
 import logging
 import re
@@ -50,7 +50,7 @@ _PADS = (
 
 
 class RecognitionError(DoctorError):
-    """The doctor does not know how to call this model."""
+    """Raised if the doctor does not know how to call the model."""
 
 
 def recognise(
@@ -65,7 +65,8 @@ def recognise(
     fresh: bool = True,
     language: Language = "en",
 ) -> Patient:
-    """What is not given is read from the model, if it says so itself."""
+    """Recognise how to call the model. Values that are not given are read from the model, if it has
+    them."""
     if next(model.parameters(), None) is None:
         raise RecognitionError(error_text("no_parameters", language))
     if kind is not None and kind not in KINDS:
@@ -164,7 +165,7 @@ def _unusual_sizes(model: nn.Module, problems: list[RecognitionError]) -> Iterat
 
 
 def stated_kind(model: nn.Module) -> ModelKind | None:
-    """What a model says of itself, if it does."""
+    """Return what a model says about its kind, if it does."""
     config = getattr(model, "config", None)
     family = getattr(config, "family", None)
     if family in KINDS:

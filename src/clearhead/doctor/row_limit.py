@@ -1,4 +1,4 @@
-"""How many sequences a model takes at once."""
+"""Finds out how many sequences a model takes at once."""
 
 from dataclasses import replace
 
@@ -13,8 +13,9 @@ _SHORT = 2
 
 
 def with_row_limit(patient: Patient, form: Form | None = None) -> Patient:
-    """The patient with the largest number of rows that it takes, where that is less than checks
-    ask for: memory for a cache may be set aside for so many. They then get them in pieces."""
+    """Return the patient with the largest number of rows that it takes, if checks need more, for
+    example because memory for a cache is reserved for a fixed number. The model then gets the rows
+    in pieces."""
     if patient.max_rows is None and not _takes(patient, form, _MOST):
         least, most = 2, _MOST
         while most - least > 1:

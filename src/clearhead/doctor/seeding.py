@@ -1,4 +1,4 @@
-"""All random numbers from one seed, and the generators put back afterwards."""
+"""Draws all random numbers from one seed, and restores the generators afterwards."""
 
 import random
 import sys
@@ -10,8 +10,9 @@ import torch
 
 @contextmanager
 def seeded(seed: int) -> Iterator[None]:
-    """Everything inside draws from this seed: a model that is built or examined again has the same
-    numbers. The generators of torch, Python and numpy are put back afterwards."""
+    """Inside the block, everything draws from this seed, so that a model that is built or examined
+    again has the same numbers. The generators of torch, Python and numpy are restored
+    afterwards."""
     own = random.getstate()
     numpy = sys.modules.get("numpy")
     of_numpy = None if numpy is None else numpy.random.get_state()
@@ -26,7 +27,7 @@ def seeded(seed: int) -> Iterator[None]:
 
 
 def set_seed(seed: int) -> None:
-    """For torch, Python and, where it is loaded, numpy."""
+    """Set the seed of torch, of Python and, if it has been imported, of numpy."""
     torch.manual_seed(seed)
     random.seed(seed)
     numpy = sys.modules.get("numpy")

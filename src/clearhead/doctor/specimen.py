@@ -1,12 +1,12 @@
-"""A small Transformer as tutorials write it, to practise on: it runs, it trains, and it is wrong in
-the ways of `DEFECTS`, which training does not show. The code is our own; the defects are those
-that we found in tutorials.
+"""A small Transformer as tutorials write it, to practise on. It runs and it trains, and it is wrong
+in the ways of `DEFECTS`, which training does not show. The code is clearhead's own; the defects are
+ones that we found in tutorials.
 
     from . import examine
     from .specimen import TutorialTransformer
     print(examine(TutorialTransformer(), kind="encoder-decoder", quick=True))
 
-`DEFECTS` says which case of the doctor names each of them.
+`DEFECTS` says which case of the doctor names each defect.
 """
 
 import math

@@ -1,4 +1,4 @@
-"""A report for the terminal."""
+"""Shows a report in the terminal."""
 
 from io import StringIO
 
@@ -42,8 +42,9 @@ _CELLS: dict[Cell, tuple[str, str]] = {
 def as_renderable(
     report: ExaminationFacts, language: Language = "en", *, notes: bool = False, checks: bool = True
 ) -> RenderableType:
-    """What rich can print: a heading, the findings, the checks by how they ended. A note takes one
-    line; with `notes` it is explained like a finding, and each of many checks has its own line."""
+    """Return what rich can print: a heading, the findings, and the checks by how they ended. A note
+    takes one line; with `notes`, it is explained like a finding, and each of many checks has its
+    own line."""
     parts: list[RenderableType] = [_heading(report, language)]
     brief = [f for f in report.headlines if f.severity == "note" and not notes]
     shown = [f for f in report.headlines if f not in brief]
@@ -65,7 +66,7 @@ def as_renderable(
 def as_text(
     report: ExaminationFacts, language: Language = "en", *, width: int = 100, notes: bool = False
 ) -> str:
-    """The same without colour, for log files and failing tests: the findings only."""
+    """Return the same without colour, for log files and failing tests: only the findings."""
     console = Console(file=StringIO(), width=width, no_color=True, highlight=False)
     console.print(as_renderable(report, language, notes=notes, checks=False))
     assert isinstance(console.file, StringIO)

@@ -17,8 +17,8 @@ def assert_healthy(
         def test_my_model_is_healthy():
             assert_healthy(build_model(), kind="decoder", vocab_size=100)
 
-    `but` names cases that are meant, such as `{"positions.tokens"}`, and checks that need not run;
-    the rest goes to `examine`.
+    `but` names intended cases, such as `{"positions.tokens"}`, and checks that need not run; other
+    options are those of `examine`.
     """
     __tracebackhide__ = True
     report = examine(model, quick=quick, **how)

@@ -16,15 +16,15 @@ _log = logging.getLogger(__name__)
 
 
 class ExamineFirst(TrainerCallback):
-    """Logs the report before training; stops at an error unless `stop=False`. What `examine` takes,
-    such as `kind` or `only`, can be given. A resumed run is not examined again."""
+    """Logs the report before training, and stops at an error unless `stop=False`. It takes the
+    options of `examine`, such as `kind` or `only`. A resumed run is not examined again."""
 
     def __init__(self, *, stop: bool = True, quick: bool = True, **how: Any) -> None:
         self.stop, self.how = stop, {"quick": quick, "fresh": False, **how}
         self.report: Examination | None = None
 
     def on_train_begin(self, args: Any, state: Any, control: Any, **given: Any) -> None:  # noqa: ARG002
-        """Examines the model before the first step."""
+        """Examine the model before the first step."""
         if state.global_step or not state.is_world_process_zero:
             return
         self.report = examine(given["model"], **self.how)

@@ -1,4 +1,4 @@
-"""A Python file of the user's, which is run."""
+"""Runs a Python file of the user's."""
 
 import importlib.util
 import sys
@@ -10,8 +10,8 @@ from .errors import DoctorError
 
 
 class FileError(DoctorError):
-    """A Python file of the user's that cannot be imported; `line` (empty if unknown) and `reason`
-    say why."""
+    """Raised for a Python file of the user's that cannot be imported; `line` (empty if unknown) and
+    `reason` say why."""
 
     def __init__(self, file: Path, line: str, reason: str) -> None:
         super().__init__(f"{file}{line and f', line {line}'} cannot be imported: {reason}")
@@ -22,7 +22,7 @@ class FileError(DoctorError):
 
 
 def run_file(file: Path) -> ModuleType:
-    """A Python file of the user's as a module."""
+    """Run a Python file of the user's, and return it as a module."""
     if not file.is_file():
         raise DoctorError(f"there is no file {str(file)!r}; check the path")
     spec = importlib.util.spec_from_file_location(file.stem, file)
@@ -44,6 +44,6 @@ def run_file(file: Path) -> ModuleType:
 
 
 def first_line(error: BaseException) -> str:
-    """What an error says, without its details."""
+    """Return the message of an error, without its details."""
     text = (str(error).splitlines() or [""])[0]
     return f"{type(error).__name__}: {text}" if text else type(error).__name__

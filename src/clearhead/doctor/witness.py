@@ -1,5 +1,5 @@
-"""Seeing inside: what every module was given and returned during a call, and from this, the
-first module at which something arrived that should not have."""
+"""Looks inside a call: what every module was given and what it returned; and from this, the first
+module that received something it should not have."""
 
 import functools
 from collections.abc import Callable, Iterator
@@ -22,8 +22,8 @@ class Visit:
 
 
 def watch(model: nn.Module, call: Callable[[], Any]) -> list[Visit]:
-    """Every module's visits during the call, in the order in which they ended: the innermost
-    module that does something is always before the ones around it."""
+    """Return every module's visits during the call, in the order in which they ended: the innermost
+    module that does something always comes before the modules around it."""
     visits: list[Visit] = []
 
     def leave(path: str, module: nn.Module, given: Any, output: Any) -> None:
@@ -43,11 +43,10 @@ def watching(
     leave: Callable[[str, nn.Module, Any, Any], Any] | None = None,
     end: Callable[[], None] | None = None,
 ) -> Iterator[None]:
-    """Call `enter` before and `leave` after every module's forward, with what it was given and what
-    it returned; what `leave` returns, unless None, takes the place of the output, and what `give`
-    returns that of the arguments. `end` is called last, also if forward raises: the model may catch
-    that. Forward itself is wrapped: a hook would not see code that calls `.forward()` and not the
-    module."""
+    """Call `enter` before and `leave` after every module's forward, with its arguments and its
+    result. A result of `leave` that is not None replaces the output, and one of `give` replaces the
+    arguments. `end` is called last, even if forward raises, since the model may catch that. Forward
+    itself is wrapped: a hook would not see code that calls `.forward()` instead of the module."""
     own: list[tuple[nn.Module, Any]] = []
 
     def wrap(path: str, module: nn.Module) -> None:
@@ -83,7 +82,7 @@ def watching(
 
 
 def tensors(value: Any) -> list[Tensor]:
-    """The floating-point tensors in a nest of tuples, lists, dicts and output objects."""
+    """Return the floating-point tensors in nested tuples, lists, dicts and output objects."""
     match value:
         case torch.Tensor():
             # Copies: code in place may write into them afterwards.
@@ -103,7 +102,7 @@ Change = Callable[[Tensor, Tensor], bool]
 
 
 def first_change(before: list[Visit], after: list[Visit], changed: Change) -> str | None:
-    """The innermost module in which a change appears for the first time."""
+    """Return the innermost module in which a change appears for the first time."""
     pairs = list(zip(before, after))
     for index, (one, other) in enumerate(pairs):
         if one.path != other.path:
@@ -127,7 +126,7 @@ def _where_it_came_from(pairs: list[tuple[Visit, Visit]], changed: Change) -> st
 
 
 def first_loss(before: list[Visit], after: list[Visit], changed: Change) -> str | None:
-    """The innermost module into which a change goes and out of which it does not come."""
+    """Return the innermost module that receives a change and does not pass it on."""
     for one, other in zip(before, after):
         came = one.returned and _any_change(one.given, other.given, changed)
         if came and not _any_change(one.returned, other.returned, changed):
@@ -140,12 +139,14 @@ def _any_change(one: list[Tensor], other: list[Tensor], changed: Change) -> bool
 
 
 def differs(one: Tensor, other: Tensor, tolerance: float) -> bool:
-    """Whether two results differ by more than the tolerance, relative to the size of the first."""
+    """Tell whether two results differ by more than the tolerance, relative to the size of the
+    first."""
     size = one.double().square().mean().sqrt().clamp(min=1e-12)
     return not bool(((one - other).double().abs().max() <= tolerance * size).item())
 
 
 def axis_of(tensor: Tensor, size: int) -> int | None:
-    """The one axis of this size, counted from the end; None if there is none or several."""
+    """Return the one axis of this size, counted from the end; None if there is none or there are
+    several."""
     axes = [axis for axis in range(-tensor.dim(), 0) if tensor.shape[axis] == size]
     return axes[0] if len(axes) == 1 else None
