@@ -1,5 +1,5 @@
-"""The exercises of the course: files with blanks, checked by properties. `clearhead learn` makes
-them, shows the next one and checks it."""
+"""The exercises of the course: files with blanks, which are checked by properties. `clearhead
+learn` makes them, shows the next one and checks it."""
 
 from typing import Any
 
@@ -9,7 +9,7 @@ class BlankError(Exception):
 
 
 def blank() -> Any:
-    """Stands in an exercise where the learner's code belongs."""
+    """Stands in an exercise in place of the learner's code."""
     raise BlankError
 
 

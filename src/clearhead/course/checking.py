@@ -1,9 +1,9 @@
-"""What an exercise is checked with: properties, and the mistakes that are known by name.
+"""Checks an exercise by its properties and by known mistakes.
 
 Checks run in order and stop at the first that fails. Then the learner's function is compared with
-known wrong ones on random inputs, and with two mistakes at once if no single one fits: where both
-behave alike the mistake has a name, and otherwise only the property is reported. So an unknown
-mistake is never given a wrong reason."""
+known wrong ones on random inputs, and with two mistakes at once if no single one fits. If both
+behave alike, the mistake has a name; otherwise, only the property is reported. An unknown mistake
+thus never gets a wrong reason."""
 
 import math
 import traceback
@@ -24,7 +24,7 @@ TOLERANCE = 1e-5
 
 
 class MissedError(Exception):
-    """A property that does not hold, with the numbers that were measured."""
+    """Raised if a property does not hold, with the numbers that were measured."""
 
     def __init__(self, **numbers: object) -> None:
         super().__init__()
@@ -32,7 +32,7 @@ class MissedError(Exception):
 
 
 class OutOfTimeError(Exception):
-    """The learner's code has taken too long."""
+    """Raised if the learner's code takes too long."""
 
 
 def require(holds: object, **numbers: object) -> None:
@@ -42,14 +42,14 @@ def require(holds: object, **numbers: object) -> None:
 
 
 def close(one: Tensor, other: Tensor, tolerance: float = TOLERANCE) -> bool:
-    """Whether shapes are equal, and numbers are equal apart from rounding."""
+    """Tell whether shapes are equal, and numbers are equal apart from rounding."""
     return one.shape == other.shape and torch.allclose(
         one.double(), other.double(), atol=tolerance, rtol=tolerance
     )
 
 
 def distance(one: Tensor, other: Tensor) -> float:
-    """The largest difference; infinite for another shape, or where a number is NaN."""
+    """Return the largest difference; infinite if the shapes differ or a number is NaN."""
     if one.shape != other.shape:
         return math.inf
     found = (one.detach().double() - other.detach().double()).abs().max().item()
@@ -59,8 +59,9 @@ def distance(one: Tensor, other: Tensor) -> float:
 def gradients(
     function: Callable[..., Any], *inputs: Tensor, parameters: Sequence[Tensor] = ()
 ) -> list[Tensor]:
-    """The gradients of a random sum over the outputs, with respect to each input and parameter;
-    zeros where none arrives. The function gets copies, which it may change in place."""
+    """Return the gradients of a random sum over the outputs with respect to each input and
+    parameter, or zeros where there is no gradient. The function gets copies, which it may change in
+    place."""
     leaves = [x.detach().clone().requires_grad_() for x in inputs]
     output = function(*(leaf * 1 for leaf in leaves))
     leaves += parameters
@@ -77,18 +78,18 @@ def gradient_distance(
     *inputs: Tensor,
     parameters: Sequence[Tensor] = (),
 ) -> float:
-    """The distance between the gradients and those of the reference."""
+    """Return the distance between the gradients and those of the reference."""
     found, wanted = (gradients(f, *inputs, parameters=parameters) for f in (function, reference))
     return max(map(distance, found, wanted))
 
 
 def scattered(x: Tensor) -> Tensor:
-    """The same numbers in another order of memory, as a transpose or a slice leaves them."""
+    """Return the same numbers in another memory order, as a transpose or a slice leaves them."""
     return x.transpose(0, -1).contiguous().transpose(0, -1)
 
 
 def require_unchanged(function: Callable[..., Any], *inputs: Tensor) -> None:
-    """Checks that the function has not changed what it got: the caller still needs it."""
+    """Raises if the function has changed its inputs, which the caller still needs."""
     before = [x.clone() for x in inputs]
     function(*inputs)
     require(all(torch.equal(x, y) for x, y in zip(inputs, before)))
@@ -115,7 +116,7 @@ class Checks:
         self.all: list[ExerciseCheck] = []
 
     def about(self, function: str) -> Callable[[Callable[[Any], None]], Callable[[Any], None]]:
-        """Marks a check of this function of the exercise."""
+        """Mark a check of this function of the exercise."""
 
         def collect(run: Callable[[Any], None]) -> Callable[[Any], None]:
             self.all.append(ExerciseCheck(run.__name__, function, run))
@@ -131,7 +132,7 @@ FunctionProbe = Callable[[Any], object]
 @dataclass(frozen=True)
 class Mistake:
     """A wrong answer that is known by name: what `function` would be. `name` is the key of its
-    texts, and `second` that of another mistake in the same answer."""
+    texts, and `second` is the key of another mistake in the same answer."""
 
     name: str
     function: str
@@ -145,14 +146,14 @@ class Mistake:
 
     @property
     def names(self) -> list[str]:
-        """One, or two."""
+        """The names of the mistake: one, or two."""
         return [self.name, self.second] if self.second else [self.name]
 
 
 def combined(
     function: str, build: Callable[..., Any], kinds: Mapping[str, Mapping[str, Any]]
 ) -> list[Mistake]:
-    """All answers with one wrong choice, or with two of different kinds. `build` takes the
+    """Return all answers with one wrong choice, or with two of different kinds. `build` takes the
     wrong choices, each by the name of its kind, and is right in everything else."""
     single = [
         Mistake(name, function, build(**{kind: choice}))
@@ -174,8 +175,8 @@ def examine_answer(
     learned: Learned,
     file: str,
 ) -> Verdict:
-    """Runs the checks on a learner's functions. `file` is where they come from: a trouble is
-    reported with its line there."""
+    """Run the checks on a learner's functions. `file` is the file of these functions, in which
+    errors are reported with their lines."""
     verdict = Verdict(n_checks=len(checks))
     for check in checks:
         verdict.failed = check.name
@@ -209,8 +210,8 @@ def examine_answer(
 def recognise(
     function: str, mistakes: list[Mistake], probes: Mapping[str, FunctionProbe], learned: Learned
 ) -> list[str]:
-    """The mistake that behaves as the learner's function does on every probe; two mistakes if both
-    are needed; none if it is not known."""
+    """Return the mistake that behaves like the learner's function on every probe, or two mistakes
+    if both are needed, or none if it is not known."""
     usual, answer = probes[function], learned[function]
     found: dict[FunctionProbe, list[object]] = {}
 
@@ -235,7 +236,7 @@ def recognise(
 
 
 def behaviour(probe: FunctionProbe, function: Any, seed: int) -> object:
-    """The result of a function, or the error that it raises, on the inputs of this seed."""
+    """Return the result of a function, or the error that it raises, on the inputs of this seed."""
     torch.manual_seed(100 + seed)
     try:
         return probe(function)
@@ -246,8 +247,8 @@ def behaviour(probe: FunctionProbe, function: Any, seed: int) -> object:
 
 
 def same(one: object, other: object) -> bool:
-    """Whether results are equal. Tensors may differ by rounding, NaN equals NaN, and errors are
-    compared by their message."""
+    """Tell whether results are equal. Tensors may differ by rounding, NaN equals NaN, and errors
+    are compared by their message."""
     match one, other:
         case Tensor(), Tensor():
             return one.shape == other.shape and torch.allclose(
@@ -259,13 +260,13 @@ def same(one: object, other: object) -> bool:
 
 
 def describe(error: BaseException) -> str:
-    """The kind of an error, and the first line of its message."""
+    """Return the type of an error, and the first line of its message."""
     text = (str(error).splitlines() or [""])[0]
     return f"{type(error).__name__}: {text}" if text else type(error).__name__
 
 
 def line_in(error: BaseException, file: str) -> int | None:
-    """The last line of this file that the error passed through."""
+    """Return the last line of this file through which the error passed."""
     frames = traceback.extract_tb(error.__traceback__)
     lines = [frame.lineno for frame in frames if frame.filename == file]
     return lines[-1] if lines else None

@@ -1,6 +1,6 @@
-"""The process in which a learner's files are checked, in the learner's folder:
-`python -P -m clearhead.course.child RESULT NAME…`. Each verdict is one line of the file RESULT,
-written as soon as it is known, so that a file that ends the process costs no other its verdict."""
+"""The process in which a learner's files are checked, in the learner's folder: `python -P -m
+clearhead.course.child RESULT NAME…`. Each verdict is one line of the file RESULT, written as soon
+as it is known, so that a file that ends the process does not cost other files their verdicts."""
 
 import contextlib
 import io
@@ -24,7 +24,7 @@ MAX_PRINTED = 2000
 
 
 def main(result: Path, names: list[str]) -> None:
-    """Checks the exercises of the present folder."""
+    """Check the exercises of the current folder."""
     torch.set_num_threads(1)
     _bound_memory()
     by_name = {exercise.name: exercise for exercise in EXERCISES}

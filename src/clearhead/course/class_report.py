@@ -1,5 +1,5 @@
-"""A class as a table. No state file is trusted: every file is checked again. Attempts and hints
-come from `learn.json` and are what the student's folder reports."""
+"""Shows a class as a table. No state file is trusted: every file is checked again. Attempts and
+hints are those that the student's folder reports in `learn.json`."""
 
 import csv
 import io
@@ -31,12 +31,12 @@ class Student:
 
     @property
     def n_passed(self) -> int:
-        """Exercises that pass now, by the student's own code."""
+        """The number of exercises that pass now with the student's own code."""
         return sum(v.complete and not v.imported for v in self.verdicts.values())
 
     @property
     def n_imported(self) -> int:
-        """Exercises that pass with the package's solution."""
+        """The number of exercises that pass with the package's solution."""
         return sum(v.complete and bool(v.imported) for v in self.verdicts.values())
 
     @property
@@ -62,12 +62,12 @@ class Student:
 
     @property
     def n_hints(self) -> int:
-        """The hints that were shown, as the folder reports them."""
+        """The number of hints that were shown, as the folder reports it."""
         return sum(progress.hints for progress in self.state.exercises.values())
 
 
 def read_class(folders: Sequence[Path]) -> Iterator[Student]:
-    """Checks each folder, as many at once as there are cores; this runs the students' code."""
+    """Check each folder, as many at once as there are cores. This runs the students' code."""
     with ThreadPoolExecutor(os.cpu_count()) as at_once:
         yield from at_once.map(_student, folders)
 
@@ -89,8 +89,9 @@ def _names(students: Sequence[Student]) -> dict[Path, str]:
 
 
 def class_table(students: Sequence[Student], language: LearnLanguage, width: int) -> str:
-    """The class as a table: folder, number passed, where the student stopped, mistakes and hints;
-    then the most frequent mistakes. Not wider than the terminal: `class_csv` has everything."""
+    """Return the class as a table: folder, number passed, where the student stopped, mistakes and
+    hints; then the most frequent mistakes. The table is not wider than the terminal; `class_csv`
+    has everything."""
     say, names = phrases(language), _names(students)
     rows = [[say[key] for key in ("folder", "passed", "stopped", "mistakes", "hints")]]
     for student in students:
@@ -146,7 +147,7 @@ COLUMNS = (
 
 
 def class_csv(students: Sequence[Student]) -> str:
-    """One row for each folder and exercise."""
+    """Return one row for each folder and exercise."""
     text = io.StringIO()
     out = csv.writer(text, lineterminator="\n")
     out.writerow(COLUMNS)

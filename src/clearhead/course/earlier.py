@@ -1,5 +1,5 @@
-"""What later exercises take from earlier ones: the learner's own function once its exercise has
-passed, else the reference. So the exercises can be done in any order.
+"""The functions that later exercises take from earlier ones: the learner's own function once its
+exercise has passed, otherwise the reference. The exercises can therefore be done in any order.
 
     from clearhead.course.earlier import split_heads
 """

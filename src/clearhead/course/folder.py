@@ -1,4 +1,4 @@
-"""A learner's folder: made, checked, and what has been done in it."""
+"""Makes and checks a learner's folder, and records what has been done in it."""
 
 import json
 import subprocess
@@ -25,7 +25,7 @@ MAX_RESULT = 10_000_000
 
 
 def find_exercise(name: str, language: LearnLanguage = "en") -> Exercise:
-    """Finds an exercise by its name, its number or its file: 03_heads, 3, 03, 03_heads.py."""
+    """Find an exercise by its name, its number or its file: 03_heads, 3, 03, 03_heads.py."""
     for exercise in EXERCISES:
         accepted = (exercise.name, exercise.file, exercise.topic, str(exercise.number))
         if name in accepted or name == f"{exercise.number:02}":
@@ -41,7 +41,7 @@ def find_exercise(name: str, language: LearnLanguage = "en") -> Exercise:
 
 
 def missing_file(file: Path, exercise: Exercise, language: LearnLanguage) -> DataError:
-    """The error for an exercise whose file is not there."""
+    """Return the error for an exercise whose file does not exist."""
     return refusal(language, "no_file", file=file, name=exercise.name)
 
 
@@ -54,7 +54,7 @@ class LearnFolder:
 
     @classmethod
     def open(cls, path: Path, language: LearnLanguage | None = None) -> "LearnFolder":
-        """Opens an existing folder of exercises, which remembers its language unless one is
+        """Open an existing folder of exercises, which remembers its language unless one is
         given."""
         if not any((path / exercise.file).is_file() for exercise in EXERCISES):
             raise refusal(language or "en", "no_exercises", folder=path)
@@ -65,7 +65,7 @@ class LearnFolder:
 
     @classmethod
     def make(cls, path: Path, language: LearnLanguage) -> "LearnFolder":
-        """Makes a new folder; files that are already there do not change."""
+        """Make a new folder. Files that already exist do not change."""
         if path.exists() and not path.is_dir():
             raise refusal(language, "is_a_file", path=path)
         path.mkdir(parents=True, exist_ok=True)
@@ -81,44 +81,44 @@ class LearnFolder:
 
     @property
     def current(self) -> Exercise:
-        """The exercise that the learner works at."""
+        """The exercise on which the learner works."""
         name = self.state.current
         by_name = {exercise.name: exercise for exercise in EXERCISES}
         return by_name.get(name or "", COURSE_ORDER[0])
 
     def save(self) -> None:
-        """Writes the state."""
+        """Write the state."""
         self.state.write(self.path)
 
     def read_again(self) -> None:
-        """Reads the state again before a change, so that what a command in another terminal has
-        noted meanwhile is kept."""
+        """Read the state again before a change, to keep what a command in another terminal has
+        recorded meanwhile."""
         if (self.path / STATE).is_file():
             self.state = replace(LearnState.read(self.path), language=self.state.language)
 
     def has_passed(self, exercise: Exercise) -> bool:
-        """Whether this very file has passed."""
+        """Tell whether exactly this file has passed."""
         file = self.path / exercise.file
         passed = self.state.progress(exercise.name).passed
         return passed is not None and file.is_file() and hash_of(file) == passed
 
     def before(self, exercise: Exercise) -> Exercise | None:
-        """The exercise before this one in the course; None at the beginning."""
+        """Return the exercise before this one in the course; None at the beginning."""
         index = COURSE_ORDER.index(exercise)
         return COURSE_ORDER[index - 1] if index else None
 
     def is_not_before_current(self, exercise: Exercise) -> bool:
-        """Whether this is the current exercise or one further on in the course."""
+        """Tell whether this is the current exercise or a later one in the course."""
         return COURSE_ORDER.index(exercise) >= COURSE_ORDER.index(self.current)
 
     def next_after(self, exercise: Exercise) -> Exercise | None:
-        """The next exercise of the course that has not passed; None at the end."""
+        """Return the next exercise of the course that has not passed; None at the end."""
         index = COURSE_ORDER.index(exercise)
         others = COURSE_ORDER[index + 1 :] + COURSE_ORDER[:index]
         return next((other for other in others if not self.has_passed(other)), None)
 
     def check(self, exercises: Sequence[Exercise]) -> dict[str, Verdict]:
-        """Checks files and notes how it went. If a file has passed, its reference is written to
+        """Check files and record the results. If a file has passed, its reference is written to
         `solutions`."""
         hashes: dict[str, str] = {}
         for exercise in exercises:
@@ -142,7 +142,7 @@ class LearnFolder:
         return verdicts
 
     def hint(self, exercise: Exercise) -> tuple[int, str]:
-        """The next hint and its number; the last one again when all were shown."""
+        """Return the next hint and its number, or the last hint again if all were shown."""
         self.read_again()
         hints = exercise.texts(self.state.language)["hints"]
         progress = self.state.progress(exercise.name)
@@ -151,8 +151,8 @@ class LearnFolder:
         return progress.hints, hints[progress.hints - 1]
 
     def solution(self, exercise: Exercise) -> str:
-        """The reference solution. It is noted that the solution was shown, unless the exercise has
-        passed."""
+        """Return the reference solution. The folder records that the solution was shown, unless the
+        exercise has passed."""
         self.read_again()
         if not self.has_passed(exercise):
             self.state.progress(exercise.name).solution_shown = True
@@ -160,13 +160,13 @@ class LearnFolder:
         return exercise.solution_text(self.state.language)
 
     def put_solution(self, exercise: Exercise) -> None:
-        """Puts the solution beside the learner's files, to compare."""
+        """Put the solution beside the learner's files, for comparison."""
         (self.path / SOLUTIONS).mkdir(exist_ok=True)
         text = exercise.solution_text(self.state.language)
         write_whole(self.path / SOLUTIONS / exercise.file, text)
 
     def reset(self, exercise: Exercise) -> Path | None:
-        """Restores the file with blanks. Returns where the learner's version is kept."""
+        """Restore the file with blanks. Returns where the learner's version is kept."""
         file, kept = self.path / exercise.file, None
         if file.exists():
             kept = spare_name(file, "bak")
@@ -176,8 +176,8 @@ class LearnFolder:
 
 
 def check_files(folder: Path, exercises: Sequence[Exercise]) -> dict[str, Verdict]:
-    """The verdict on each file of the folder, from a process of its own. A file that ends the
-    process gets the verdict "crash", and the rest is checked by another."""
+    """Return the verdict on each file of the folder, from a separate process. If a file ends the
+    process, its verdict is "crash", and another process checks the rest."""
     verdicts: dict[str, Verdict] = {}
     waiting = list(exercises)
     while waiting:

@@ -1,5 +1,5 @@
-"""What a learner's file takes from the package although the exercise asks for it. Such a file may
-pass; that it does is said, and a teacher sees it."""
+"""Finds what a learner's file takes from the package although the exercise asks the learner to
+write it. Such a file may pass, but the verdict says so, and a teacher sees it."""
 
 import ast
 from collections.abc import Iterator, Mapping
@@ -11,7 +11,8 @@ PACKAGE = "clearhead"
 
 
 def taken_parts(source: bytes, exercise: Exercise, learned: Mapping[str, Any]) -> list[str]:
-    """The names of the parts that were taken; `learned` are the names in the file after it ran."""
+    """Return the names of the parts that were taken. `learned` are the names in the file after it
+    ran."""
     later = {f for each in EXERCISES if each.number >= exercise.number for f in each.functions}
     named = list(_named(ast.parse(source), later))
     for function in exercise.functions:

@@ -1,4 +1,4 @@
-"""A learner's file as a module."""
+"""Loads a learner's file as a module."""
 
 import sys
 from pathlib import Path
@@ -7,8 +7,8 @@ from typing import Any
 
 
 def load_file(file: Path) -> dict[str, Any]:
-    """Runs the file and returns its names. The code is the learner's: run it only in a process of
-    its own, or where the learner asked for it."""
+    """Run the file and return its names. The code is the learner's: run it only in a separate
+    process, or if the learner has asked for it."""
     module = ModuleType(f"learner_{file.stem}")
     module.__file__ = str(file)
     sys.modules[module.__name__] = module

@@ -1,4 +1,4 @@
-"""What `clearhead learn` itself says, in the learner's language."""
+"""The phrases of `clearhead learn`, in the learner's language."""
 
 import tomllib
 from functools import cache
@@ -10,11 +10,11 @@ from clearhead.errors import DataError
 
 @cache
 def phrases(language: LearnLanguage) -> dict[str, str]:
-    """The phrases by key."""
+    """Return the phrases by key."""
     file = Path(__file__).parent / "phrases" / f"{language}.toml"
     return tomllib.loads(file.read_text(encoding="utf-8"))
 
 
 def refusal(language: LearnLanguage, key: str, **values: object) -> DataError:
-    """The error for something that the learner can put right."""
+    """Return the error for a problem that the learner can fix."""
     return DataError(phrases(language)[key].format(**values))

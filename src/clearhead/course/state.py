@@ -1,4 +1,5 @@
-"""What a learner has done, in `learn.json` of the folder: whole, or as it was."""
+"""The learner's progress, in `learn.json` of the folder. The file is written whole, or stays
+unchanged."""
 
 import hashlib
 import json
@@ -42,12 +43,12 @@ class LearnState:
     """Where a state file that could not be read was put aside."""
 
     def progress(self, exercise: str) -> ExerciseProgress:
-        """The progress in this exercise; a new one if nothing is known."""
+        """Return the progress in this exercise, or a new one if nothing is known."""
         return self.exercises.setdefault(exercise, ExerciseProgress())
 
     @classmethod
     def read(cls, folder: Path) -> "LearnState":
-        """The state of a folder, or a new one. A damaged file is put aside by `write`."""
+        """Read the state of a folder, or make a new one. `write` puts a damaged file aside."""
         file = folder / STATE
         refuse_link(file)
         if not file.is_file():
@@ -76,7 +77,7 @@ class LearnState:
         return cls(document["language"], current, exercises)
 
     def write(self, folder: Path) -> None:
-        """Writes the state; a damaged file is kept beside it."""
+        """Write the state. A damaged file is kept beside it."""
         file = folder / STATE
         if self.damaged is not None:
             file.replace(spare_name(file, "damaged"))
@@ -91,12 +92,12 @@ class LearnState:
 
 
 def hash_of(file: Path) -> str:
-    """The hash of the file's content, as `ExerciseProgress.passed` has it."""
+    """Return the hash of the file's content, as `ExerciseProgress.passed` stores it."""
     return hashlib.sha256(file.read_bytes()).hexdigest()
 
 
 def spare_name(file: Path, ending: str) -> Path:
-    """A free name beside the file: `03_heads.1.bak`, `03_heads.2.bak`…"""
+    """Return a free name beside the file: `03_heads.1.bak`, `03_heads.2.bak`…"""
     number = 1
     while (spare := file.with_name(f"{file.stem}.{number}.{ending}")).exists():
         number += 1

@@ -1,4 +1,4 @@
-"""Verdicts, hints and tables as text, in the learner's language."""
+"""Formats verdicts, hints and tables as text, in the learner's language."""
 
 import re
 import textwrap
@@ -25,7 +25,8 @@ IMPORTS = {
 
 
 def tell_verdict(exercise: Exercise, verdict: Verdict, language: LearnLanguage) -> str:
-    """Which checks hold, what the first failing one measured, and the mistake if it is known."""
+    """Say which checks pass, what the first failing check measured, and the mistake if it is
+    known."""
     say, texts = phrases(language), exercise.texts(language)
     count = say["count"].format(passed=len(verdict.passed), all=verdict.n_checks)
     lines = [exercise.file + " " * (WIDTH - cell_len(exercise.file + count)) + count]
@@ -78,8 +79,8 @@ class _Numbers(dict[str, str]):
 
 
 def wrap(text: str, width: int = WIDTH - 2) -> list[str]:
-    """Lines of at most this width. Chinese text has no blanks to break at, and each character
-    takes two cells."""
+    """Break text into lines of at most this width. Chinese text has no blanks to break at, and each
+    character is two columns wide."""
     if cell_len(text) == len(text):
         return textwrap.wrap(text, width)
     lines, line = [], ""
@@ -108,7 +109,7 @@ def _pieces(text: str) -> list[str]:
 
 
 def tell_list(folder: LearnFolder) -> str:
-    """Every exercise in the order of the course: passed, current, solution shown."""
+    """List every exercise in the order of the course: passed, current, solution shown."""
     language = folder.state.language
     lines = []
     for exercise in COURSE_ORDER:
@@ -122,7 +123,7 @@ def tell_list(folder: LearnFolder) -> str:
 
 
 def table(rows: list[list[str]], widths: list[int]) -> str:
-    """Columns as wide as their content, and no wider than this; what is cut ends in …"""
+    """Make columns as wide as their content, but no wider than this. Text that is cut ends in …"""
     rows = [[shorten(cell, width) for cell, width in zip(row, widths)] for row in rows]
     used = [max(cell_len(row[i]) for row in rows) for i in range(len(rows[0]))]
     return "\n".join(
@@ -131,7 +132,7 @@ def table(rows: list[list[str]], widths: list[int]) -> str:
 
 
 def shorten(text: str, width: int) -> str:
-    """Shortens a text to at most this many cells of a terminal."""
+    """Shorten a text to at most this many columns of a terminal."""
     if cell_len(text) <= width:
         return text
     return set_cell_size(text, width - 1).rstrip() + "…"

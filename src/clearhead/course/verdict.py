@@ -29,9 +29,9 @@ class Verdict:
 
     @property
     def complete(self) -> bool:
-        """Whether every check holds."""
+        """Whether every check passes."""
         return self.trouble is None and self.failed is None and len(self.passed) == self.n_checks
 
     def as_json(self) -> dict[str, Any]:
-        """Plain data."""
+        """Return the verdict as plain data."""
         return asdict(self)

@@ -158,8 +158,8 @@ def decoded_in_place(
 
 
 def placed_by_the_caller(form: Form) -> Step:
-    """Return the step of a model with a cache inside it, and with an argument for the position of each
-    token."""
+    """Return the step of a model with a cache inside it, and with an argument for the position of
+    each token."""
 
     def step(
         model: nn.Module, inputs: CallInputs, cache: Any, more: dict[str, Any]
@@ -194,8 +194,8 @@ def kept_by_the_model(form: Form, flags: dict[str, Any]) -> Step:
 
 
 def counted_by_the_caller(form: Form, start: str, flags: dict[str, Any] | None = None) -> Step:
-    """Return the step of a model with a cache inside it, and with an argument for the position at which
-    the tokens begin. Only the number of tokens so far passes from step to step."""
+    """Return the step of a model with a cache inside it, and with an argument for the position at
+    which the tokens begin. Only the number of tokens so far passes from step to step."""
 
     def step(
         model: nn.Module, inputs: CallInputs, cache: Any, more: dict[str, Any]

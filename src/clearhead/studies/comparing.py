@@ -1,4 +1,4 @@
-"""Every arm of a study against its baseline."""
+"""Compares every arm of a study with its baseline."""
 
 from collections.abc import Iterable, Mapping
 from statistics import mean
@@ -34,8 +34,8 @@ class ArmResult(NamedTuple):
     """The figures that differ from the baseline, and by which share."""
 
     def verdict(self, column: str) -> str:
-        """The verdict: better, worse, none (no difference shown), or same (in every run, to the
-        last digit); "" without an interval."""
+        """The verdict: better, worse, none (no difference shown), or same (equal in every run, to
+        the last digit); "" without an interval."""
         difference = self.differences.get(column)
         if difference is None or difference.half is None:
             return ""
@@ -47,7 +47,7 @@ class ArmResult(NamedTuple):
 
 
 class StudyResult(NamedTuple):
-    """What a study has found so far."""
+    """The results that a study has so far."""
 
     plan: StudyPlan
     arms: list[ArmResult]
@@ -58,8 +58,8 @@ class StudyResult(NamedTuple):
 
 
 def compare(plan: StudyPlan, lines: Iterable[ResultLine]) -> StudyResult:
-    """The arms that have finished runs. In a sweep, the learning rate with the lowest mean loss on
-    the validation split counts; the test split has no part in the choice."""
+    """Compare the arms that have finished runs. In a sweep, the learning rate with the lowest mean
+    loss on the validation split is chosen; the test split has no part in the choice."""
     current = lines_of(plan, lines)
     chosen = {name: _chosen(plan, name, current) for name in plan.names}
     base_arm = chosen[plan.baseline]

@@ -1,4 +1,5 @@
-"""Gradients by layer: whether every layer of a stack learns, or only those near the loss."""
+"""Measures gradients by layer, which show whether every layer of a stack learns, or only those near
+the loss."""
 
 import math
 import sys
@@ -16,9 +17,9 @@ NormsByStack = dict[str, list[float]]
 
 
 def gradient_norms(objective: nn.Module, batch: Batch) -> NormsByStack:
-    """The gradient norms of the batch's mean loss, without dropout and before any clipping. The
-    objective is in fp64 afterwards: without residual connections a gradient can be smaller than
-    fp32 holds."""
+    """Return the gradient norms of the batch's mean loss, without dropout and before any clipping.
+    The objective is in fp64 afterwards: without residual connections, a gradient can be smaller
+    than fp32 can hold."""
     inner = objective_of(objective).double().eval()
     inner.zero_grad()
     (inner(batch) / count_targets(batch, inner.model)).backward()
@@ -42,8 +43,8 @@ def _norm(gradients: Sequence[Tensor]) -> float:
 
 
 def spread(norms: NormsByStack) -> float:
-    """How many powers of ten lie between the largest and the smallest norm of a stack's layers; of
-    the stack that has more of them. 0: all alike."""
+    """Return how many powers of ten lie between the largest and the smallest norm of a stack's
+    layers, for the stack with the larger number. 0: all norms are equal."""
 
     def power(norm: float) -> float:
         return math.log10(max(norm, sys.float_info.min))  # 0 has none
@@ -53,5 +54,5 @@ def spread(norms: NormsByStack) -> float:
 
 @torch.no_grad()
 def put_weights(objective: nn.Module, model: nn.Module) -> None:
-    """Gives an objective's model the weights of another of the same kind."""
+    """Copy the weights of one objective's model to another of the same kind."""
     objective_of(objective).model.load_state_dict(model.state_dict())

@@ -1,4 +1,5 @@
-"""A study's result as Markdown, in both languages, with a picture and the lines it is made from."""
+"""Writes a study's result as Markdown, in both languages, with a picture and the result lines from
+which they are made."""
 
 import html
 import math
@@ -29,7 +30,7 @@ LONGEST = 200  # characters of a version or of a processor's name
 
 
 def write_pages(result: StudyResult, folder: Path) -> list[Path]:
-    """NAME.md, NAME.zh-CN.md, their pictures and NAME.jsonl."""
+    """Write NAME.md, NAME.zh-CN.md, their pictures and NAME.jsonl."""
     if not result.arms:
         remedy = f"run it first: clearhead study run {result.plan.given}"
         raise ClearheadError(f"{result.plan.name} has no finished run to show; {remedy}")
@@ -45,7 +46,7 @@ def write_pages(result: StudyResult, folder: Path) -> list[Path]:
 
 
 def page(result: StudyResult, language: str) -> str:
-    """The whole page."""
+    """Return the whole page."""
     plan, say = result.plan, words(language)
     other = next(each for each in LANGUAGES if each != language)
     lines = [
@@ -127,8 +128,8 @@ def _sizes(gradients: dict[str, dict[str, list[float]]]) -> dict[str, int]:
 
 
 def geometric_mean(values: Sequence[float]) -> float:
-    """The geometric mean; 0 if one of them is 0. It uses logarithms: a product of tiny norms would
-    vanish."""
+    """Return the geometric mean; 0 if one of the numbers is 0. It uses logarithms, because a
+    product of tiny norms would vanish."""
     if not all(values):
         return 0.0
     return math.exp(math.fsum(map(math.log, values)) / len(values))
@@ -212,8 +213,8 @@ def _title(plan: StudyPlan, name: str, language: str) -> str:
 
 
 def plain(text: str) -> str:
-    """Text of a study or of its folder, which somebody may have sent, as one line of Markdown: it
-    becomes no HTML and no link."""
+    """Return text of a study or of its folder, which may come from somebody else, as one line of
+    Markdown that becomes neither HTML nor a link."""
     one_line = html.escape(" ".join(text.split()), quote=False)
     return re.sub(r"[\\\[\]|]", r"\\\g<0>", one_line)
 

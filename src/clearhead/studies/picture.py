@@ -1,4 +1,4 @@
-"""A study's result as SVG: a panel for each measure, a row for each arm."""
+"""Draws a study's result as SVG, with a panel for each measure and a row for each arm."""
 
 import math
 from collections.abc import Callable, Sequence
@@ -158,7 +158,8 @@ def _axis(
 
 
 def round_ticks(low: float, high: float) -> list[tuple[float, str]]:
-    """Round numbers between the ends of an axis, at least three, with the digits that they need."""
+    """Return round numbers between the ends of an axis, at least three, with the digits that they
+    need."""
     power = math.floor(math.log10((high - low) / 3))
     step = max(m * 10.0**power for m in (1, 2, 5) if m * 10.0**power <= (high - low) / 3)
     numbers = range(math.ceil(low / step), math.floor(high / step) + 1)

@@ -1,4 +1,5 @@
-"""The result file of a study: one JSON line for each finished run. Somebody may have sent it."""
+"""The result file of a study: one JSON line for each finished run. It may come from somebody
+else."""
 
 import json
 import os
@@ -30,7 +31,7 @@ no values."""
 
 
 def read_lines(path: Path) -> list[ResultLine]:
-    """Every whole line. The last may be a part, if its writing was interrupted."""
+    """Read every complete line. The last line may be incomplete, if writing it was interrupted."""
     lines: list[ResultLine] = []
     for number, text in enumerate(_content(path).split(b"\n")[:-1], 1):
         try:
@@ -60,7 +61,7 @@ def _is_number(value: Any) -> bool:
 
 
 def is_figure(column: str, value: Any) -> bool:
-    """Whether that is a value of a measure, with which intervals can be computed."""
+    """Tell whether a value is a measure's value, for which intervals can be computed."""
     return _is_number(value) and is_possible(column, value * (1 - ROUNDED))
 
 
@@ -122,7 +123,7 @@ POSSIBLE: Mapping[str, Callable[[Any], bool]] = {
 
 
 def is_result(line: Any) -> TypeGuard[ResultLine]:
-    """Whether that is the result of a run, with numbers that can be compared."""
+    """Tell whether a value is the result of a run, with numbers that can be compared."""
     return (
         isinstance(line, dict)
         and NEEDED.keys() <= line.keys()
@@ -132,7 +133,7 @@ def is_result(line: Any) -> TypeGuard[ResultLine]:
 
 
 def add_line(path: Path, line: ResultLine) -> None:
-    """Appends a line and brings it to the disk. What an interrupted writing left is removed."""
+    """Append a line and sync it to the disk. What an interrupted write left is removed."""
     whole = _content(path)
     descriptor = open_plain(path, os.O_RDWR | os.O_CREAT)
     with os.fdopen(descriptor, "r+b") as file:
@@ -145,13 +146,14 @@ def add_line(path: Path, line: ResultLine) -> None:
 
 
 def as_text(line: ResultLine) -> str:
-    """A line of the file."""
+    """Return a line of the file."""
     return json.dumps(line, ensure_ascii=False) + "\n"
 
 
 def lines_of(plan: StudyPlan, lines: Iterable[ResultLine]) -> dict[tuple[str, int], ResultLine]:
-    """The lines that are results of the study as it is now, by the key of their arm and their seed.
-    Results of an arm, a budget, a beam or a test set that was changed since are left out."""
+    """Return the lines that are results of the study as it is now, by the key of their arm and
+    their seed. Results of an arm, a budget, a beam or a test set that has changed since are left
+    out."""
     arms = {(arm.name, arm.lr): arm for arm in plan.arms}
     by_run: dict[tuple[str, int], ResultLine] = {}
     for line in lines:
@@ -171,5 +173,5 @@ def _same_conditions(plan: StudyPlan, line: ResultLine) -> bool:
 
 
 def is_complete(plan: StudyPlan, line: ResultLine) -> bool:
-    """Whether the line has every measure that the study asks for."""
+    """Tell whether the line has every measure of the study."""
     return bool(line.get("failed")) or all(column in line["values"] for column in plan.columns)

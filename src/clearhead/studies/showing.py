@@ -1,4 +1,4 @@
-"""A study's result as text: a table for each measure, with the differences drawn below it."""
+"""Shows a study's result as text: a table for each measure, with the differences drawn below it."""
 
 from collections.abc import Sequence
 
@@ -18,8 +18,8 @@ WIDTH = 41  # characters of the drawing
 
 
 def table(result: StudyResult, *, times: bool = True) -> str:
-    """The table of all measures. Without `times`, it leaves out everything that differs when a
-    study is run once more."""
+    """Return the table of all measures. Without `times`, it leaves out everything that would differ
+    if the study ran again."""
     plan = result.plan
     lines = [
         f"{plan.title['en']}: {len(plan.names)} arms, {len(plan.seeds)} seeds, "

@@ -46,7 +46,7 @@ N_POINTS = 400
 
 class Measurements(NamedTuple):
     """A measure of some runs: one number for each seed, and for each seed the measure without each
-    block of sentences (None: the measure is no sum over sentences)."""
+    block of sentences (None: the measure is not a sum over sentences)."""
 
     values: Sequence[float]
     left_out: Sequence[Sequence[float]] | None = None
@@ -55,7 +55,7 @@ class Measurements(NamedTuple):
 
 
 class Estimate(NamedTuple):
-    """A mean over seeds with its interval; one seed has none."""
+    """A mean over seeds with its interval. A single seed has none."""
 
     value: float
     half: float | None
@@ -70,7 +70,7 @@ class Estimate(NamedTuple):
     @property
     def detectable(self) -> float | None:
         """The difference that would have been shown with the probability POWER, or a higher one.
-        None: no interval, or no difference of shares is shown so often."""
+        None: there is no interval, or no difference of shares is shown so often."""
         if self.half is None:
             return None
         if self.n_lines is None:
@@ -84,15 +84,15 @@ class Estimate(NamedTuple):
 
 
 def estimate(figure: Measurements) -> Estimate:
-    """The mean over seeds and sentences."""
+    """Estimate the mean over seeds and sentences."""
     size = _Size(len(figure.values), figure.n_lines)
     return _interval(float(np.mean(figure.values)), _components(figure), size)
 
 
 def difference(first: Measurements, second: Measurements, *, paired: bool) -> Estimate:
-    """How much larger the second is than the first. `paired`: number n of both has the same seed
-    and the same order of samples. Both are measured on the same sentences if their blocks are. Runs
-    that are not paired have an interval if both have two of them."""
+    """Estimate how much larger the second measure is than the first. `paired`: run n of both has
+    the same seed and the same order of samples. If their blocks are equal, both are measured on the
+    same sentences. Runs that are not paired have an interval if both have at least two of them."""
     size = _Size(min(len(first.values), len(second.values)), first.n_lines or second.n_lines)
     if paired:
         both = Measurements(
@@ -118,7 +118,7 @@ def difference(first: Measurements, second: Measurements, *, paired: bool) -> Es
 
 
 def detectable(standard_error: float, freedom: float) -> float:
-    """The true difference that makes an interval exclude 0 with the probability POWER."""
+    """Return the true difference at which an interval excludes 0 with the probability POWER."""
     if standard_error == 0:
         return 0.0
     stats, brentq = scipy_stats(), _brentq()
@@ -159,8 +159,8 @@ def _chance(shift: float, noise: "_Component", floor: float) -> float:
 
 
 def detectable_in_spreads(n_seeds: int, *, paired: bool) -> float | None:
-    """The difference that so many seeds show, in standard deviations over seeds: of the paired
-    differences, or of the runs of an arm."""
+    """Return the difference that this many seeds show, in standard deviations over seeds: of the
+    paired differences, or of the runs of an arm."""
     if n_seeds < 2:
         return None
     arms = 1 if paired else 2
@@ -224,7 +224,7 @@ def _floor(n_lines: int) -> float:
 
 
 def scipy_stats() -> Any:
-    """scipy.stats, which the extra `eval` installs."""
+    """Return scipy.stats, which the extra `eval` installs."""
     try:
         from scipy import stats
     except ImportError:

@@ -1,4 +1,5 @@
-"""A study as a TOML file: a recipe, arms that change something in it, seeds, a budget, measures."""
+"""Reads a study from a TOML file: a recipe, arms that change something in it, seeds, a budget,
+measures."""
 
 import hashlib
 import math
@@ -44,7 +45,7 @@ BudgetKind = Literal["steps", "tokens", "core_minutes"]
 
 @dataclass(frozen=True, kw_only=True)
 class Arm:
-    """One variant: the study's recipe with other values, or with parts of the user's own."""
+    """One variant: the study's recipe with other values, or with the user's own parts."""
 
     name: str
     title: ByLanguage
@@ -56,12 +57,12 @@ class Arm:
 
     @property
     def key(self) -> str:
-        """The name, and in a sweep the learning rate: what folders and messages call it."""
+        """The name, with the learning rate in a sweep. Folders and messages use it."""
         return self.name if self.lr is None else f"{self.name}-lr-{self.lr:g}"
 
     def trial(self, seed: int, steps: int) -> Recipe:
-        """The recipe of one run. The seed decides the initial weights, dropout and the order of the
-        samples."""
+        """Return the recipe of one run. The seed decides the initial weights, dropout and the order
+        of the samples."""
         changes = {"train.seed": seed, "train.steps": steps, "batches.seed": seed}
         return with_values(replace(self.recipe, name=f"{self.key}-{seed}"), changes)
 
@@ -92,13 +93,13 @@ class StudyTest:
 
     @property
     def files(self) -> list[str]:
-        """Both files, as a line of results names them."""
+        """Return both files, in the form in which a line of results names them."""
         return [self.source, self.reference]
 
 
 @dataclass(frozen=True, kw_only=True)
 class StudyPlan:
-    """What a study's file says, checked."""
+    """The checked content of a study's file."""
 
     name: str
     given: str
@@ -117,17 +118,17 @@ class StudyPlan:
 
     @property
     def names(self) -> list[str]:
-        """The name of each arm once, the baseline first."""
+        """Return the name of each arm once, the baseline first."""
         arm_names = list(dict.fromkeys(arm.name for arm in self.arms))
         return [self.baseline, *(name for name in arm_names if name != self.baseline)]
 
     def title_of(self, name: str, language: str) -> str:
-        """The title of an arm on a page."""
+        """Return the title of an arm on a page."""
         return next(arm.title[language] for arm in self.arms if arm.name == name)
 
     def is_paired(self, name: str) -> bool:
-        """Whether runs of an arm see the same samples in the same order as runs of the baseline
-        with the same seed."""
+        """Tell whether runs of an arm see the same samples in the same order as runs of the
+        baseline with the same seed."""
         mine, base = (
             next((arm.recipe.data, arm.recipe.batches) for arm in self.arms if arm.name == arm_name)
             for arm_name in (name, self.baseline)
@@ -136,34 +137,34 @@ class StudyPlan:
 
     @property
     def conditions(self) -> dict[str, Any]:
-        """The conditions on which every result depends, beside the recipe of its run."""
+        """The conditions on which every result depends, besides the recipe of its run."""
         return {"budget": {self.budget: self.amount}, "beam": self.beam}
 
     @property
     def columns(self) -> list[str]:
-        """Every measure on the recipe's test set, and on the further ones."""
+        """Every measure on the recipe's test set, and on the further test sets."""
         texts = [measure for measure in self.measures if measure not in GRADIENTS]
         further = [f"{measure}@{test.name}" for test in self.tests for measure in texts]
         return [*self.measures, *further]
 
 
 def higher_is_better(column: str) -> bool:
-    """Whether a larger value of a measure is better."""
+    """Tell whether a larger value of a measure is better."""
     return HIGHER_IS_BETTER.get(column.split("@")[0], False)
 
 
 def is_possible(column: str, value: float) -> bool:
-    """Whether a measure can have that value."""
+    """Tell whether a measure can have a value."""
     return 0 <= value <= HIGHEST.get(column.split("@")[0], math.inf)
 
 
 def study_names() -> list[str]:
-    """The studies that ship with clearhead."""
+    """Return the names of the studies that ship with clearhead."""
     return sorted(path.stem for path in SHIPPED.glob("*.toml"))
 
 
 def load_study(name: str | Path) -> StudyPlan:
-    """A shipped study by its name, or any file by its path."""
+    """Load a shipped study by its name, or any file by its path."""
     name = str(name)
     path = toml_path(name, SHIPPED)
     if not path.is_file():

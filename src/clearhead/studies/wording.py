@@ -15,12 +15,12 @@ TEXTS = Path(__file__).parent / "texts"
 
 @cache
 def words(language: str) -> dict[str, str]:
-    """Every text of tables and pages, in a language."""
+    """Return all texts of tables and pages in a language."""
     return tomllib.loads((TEXTS / f"{language}.toml").read_text(encoding="utf-8"))
 
 
 def heading(column: str, language: str) -> str:
-    """The heading of a column: the measure, its test set, and which direction is better."""
+    """Return the heading of a column: the measure, its test set, and which direction is better."""
     say = words(language)
     measure, _, test = column.partition("@")
     where = say["comma"] + say["test"].format(name=test) if test else ""
@@ -29,12 +29,12 @@ def heading(column: str, language: str) -> str:
 
 
 def budget(plan: StudyPlan, language: str) -> str:
-    """The budget of each run."""
+    """Describe the budget of each run."""
     return words(language)[f"by_{plan.budget}"].format(n=plan.amount)
 
 
 def value_of(arm: ArmResult, column: str) -> str:
-    """An arm's mean with its interval."""
+    """Format an arm's mean with its interval."""
     figure = arm.figures.get(column)
     if figure is None:
         return "–"
@@ -44,7 +44,8 @@ def value_of(arm: ArmResult, column: str) -> str:
 
 
 def difference_of(arm: ArmResult, column: str) -> str:
-    """The difference of an arm from the baseline with the interval, in points for a share."""
+    """Format the difference of an arm from the baseline with the interval, in points for a
+    share."""
     difference = arm.differences.get(column)
     if difference is None:
         return ""
@@ -54,7 +55,7 @@ def difference_of(arm: ArmResult, column: str) -> str:
 
 
 def finding_of(arm: ArmResult, column: str, language: str) -> str:
-    """The finding in words: better, worse, or what would have been shown."""
+    """Say the finding in words: better, worse, or which difference would have been shown."""
     say, verdict = words(language), arm.verdict(column)
     sentences: list[str] = []
     if verdict == "none":
@@ -80,7 +81,7 @@ def _none(arm: ArmResult, column: str, say: dict[str, str]) -> str:
 
 
 def unequal_of(arm: ArmResult, language: str, *, times: bool) -> str:
-    """What an arm has more or less of than the baseline."""
+    """Say what an arm has more or less of than the baseline."""
     say = words(language)
     return say["comma"].join(
         f"{say[cost]} {share:+.1%}"
@@ -90,7 +91,7 @@ def unequal_of(arm: ArmResult, language: str, *, times: bool) -> str:
 
 
 def chance_of(result: StudyResult, language: str, where: str) -> str:
-    """How many of all comparisons would be called a difference by chance; "" for a single one.
+    """Say how many of all comparisons would be called a difference by chance; "" for a single one.
     `where` they are shown: on_page or in_tables."""
     say = words(language)
     compared = [
@@ -119,13 +120,13 @@ def chance_of(result: StudyResult, language: str, where: str) -> str:
 
 
 def columns_with_sentences(result: StudyResult) -> list[str]:
-    """The measures whose intervals are over seeds and sentences."""
+    """Return the measures whose intervals are over seeds and sentences."""
     columns = {column for line in result.lines for column in line.get("left_out", {})}
     return [column for column in result.plan.columns if column in columns]
 
 
 def is_share(column: str) -> bool:
-    """Whether the measure is a share of lines, which is shown in percent."""
+    """Tell whether the measure is a share of lines, which is shown in percent."""
     return column.split("@")[0] in SHARES
 
 
@@ -136,7 +137,7 @@ def _digits(column: str) -> int:
 
 
 def plus_minus(value: float, half: float | None, *, sign: bool = False, most: int = 5) -> str:
-    """A number with as many digits as its interval allows."""
+    """Format a number with as many digits as its interval allows."""
     digits = 3
     if half:
         digits = min(most, max(0, 1 - math.floor(math.log10(half))))

@@ -1,4 +1,4 @@
-"""Runs side by side: each is a process of its own, with one thread, so that runs neither share
+"""Runs jobs side by side. Each is a separate process with one thread, so that runs neither share
 anything nor disturb each other's speed."""
 
 import json
@@ -20,7 +20,7 @@ LAST_WORDS = 10_000  # bytes of a log that are read for its last line
 
 
 class StudyJob(NamedTuple):
-    """One run for a worker: what it reads from its standard input, and where it logs."""
+    """One run for a worker: the text for its standard input, and the place of its log."""
 
     name: str
     task: dict[str, Any]
@@ -33,10 +33,10 @@ def run_jobs(
     workers: int,
     finished: Callable[[StudyJob], None],
 ) -> None:
-    """Runs `python -m MODULE` for each job, so many side by side, and calls `finished` after each.
+    """Run `python -m MODULE` for each job, this many side by side, and call `finished` after each.
 
-    A worker's standard input stays open as long as this process lives; when it closes, the worker
-    ends at once. So a study that is killed leaves no process behind that would hold its runs."""
+    A worker's standard input stays open as long as this process exists; when it closes, the worker
+    ends at once. If a study is killed, no process is left that would hold its runs."""
     waiting, running = deque(jobs), list[tuple[StudyJob, subprocess.Popen[bytes]]]()
     try:
         while waiting or running:
@@ -90,7 +90,7 @@ def _failure(job: StudyJob, code: int) -> str:
 
 
 def end_with_parent() -> None:
-    """Ends this process when standard input closes; for a worker, in a thread."""
+    """End this process when standard input closes; for a worker, in a thread."""
     # Not by sys.stdin, whose lock this thread would hold when the interpreter ends.
     while os.read(sys.stdin.fileno(), 1):
         pass

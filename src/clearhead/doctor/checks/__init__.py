@@ -1,5 +1,5 @@
-"""All checks, in the order in which they are made: what they explain comes before what they
-only show."""
+"""All checks, in the order in which they run: checks that explain a defect come before those that
+only show it."""
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""Attention itself: its weights, and what stands in place of hidden scores."""
+"""Checks attention itself: its weights, and the value that replaces hidden scores."""
 
 from collections.abc import Callable, Iterator
 
@@ -85,8 +85,8 @@ def _proportional(one: Tensor | None, other: Tensor | None) -> bool:
 
 
 def returned_weights(patient: Patient) -> Iterator[Finding]:
-    """Weights that a model hands out are (batch, heads, query, key), and their rows sum to one,
-    in training too."""
+    """Weights that a model returns are (batch, heads, query, key), and their rows sum to one, in
+    training too."""
     attention = patient.calls.attention
     if attention is None:
         raise NotApplicableError("no_weights")
@@ -132,7 +132,7 @@ def _others(
 def attentions_in(
     patient: Patient, inputs: CallInputs, model: torch.nn.Module | None = None
 ) -> list[Attention]:
-    """Every attention of a call; the specimen is called if no model is given."""
+    """Return every attention of a call; the specimen is called if no model is given."""
     length = inputs.tokens.shape[1] + patient.calls.inner_length
     shapes = {(length, length)}
     if inputs.source is not None:
@@ -150,7 +150,7 @@ _WEAK, _STRONG = 1e3, 1e5
 
 
 def mask_strength(patient: Patient) -> Iterator[Finding]:
-    """What stands in place of a hidden score."""
+    """The value that replaces a hidden score must hide it."""
     for attention in attentions_in(patient, patient.draw(3)):
         hidden = attention.scores[attention.weights == 0]
         hidden = hidden[hidden.isfinite()]

@@ -1,4 +1,4 @@
-"""Sequences side by side must not know of each other, in evaluation and in training."""
+"""Checks that the sequences of a batch do not affect each other, in evaluation and in training."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
@@ -21,7 +21,7 @@ _ROUTING = {"topk", "argmax", "sort", "bincount", "nonzero", "cumsum"}
 
 @dataclass(frozen=True)
 class Company:
-    """What the company of other sequences does to the logits of one."""
+    """The effect of other sequences in the batch on the logits of one sequence."""
 
     mode: Literal["eval", "train"]
     change: float
@@ -41,7 +41,7 @@ class Company:
 
 
 def batch(patient: Patient) -> Iterator[Finding]:
-    """A sequence alone and among others."""
+    """A sequence gives the same logits alone and among others."""
     if patient.rows(_N_ROWS) < _N_ROWS:
         raise NotApplicableError("few_rows")
     for mode in ("eval", "train"):

@@ -1,4 +1,4 @@
-"""A cache saves work and changes nothing."""
+"""Checks that a cache saves work and changes nothing."""
 
 from collections.abc import Callable, Iterator
 from dataclasses import replace
@@ -18,8 +18,8 @@ _REFUSALS = (ValueError, AssertionError, NotImplementedError)
 
 
 def cache(patient: Patient) -> Iterator[Finding]:
-    """Token by token, and several new tokens at once, give the logits of the full pass; so they
-    do with padding, and with rows that change places."""
+    """Feeding token by token, and several new tokens at once, gives the logits of the full pass,
+    also with padding, and with rows that change places."""
     if patient.calls.cached is None:
         raise NotApplicableError("no_cache")
     try:

@@ -1,4 +1,4 @@
-"""Which position sees which: causality, context, positions, the source."""
+"""Checks which position sees which: causality, context, positions, the source."""
 
 from collections.abc import Iterator
 from dataclasses import replace
@@ -20,7 +20,7 @@ _APART = 1e-4
 
 
 def causal(patient: Patient) -> Iterator[Finding]:
-    """Change one token at a time: no earlier logits may move."""
+    """If one token changes, no earlier logits may change."""
     if patient.kind == "encoder" or patient.calls.fills is not None:
         raise NotApplicableError("encoder" if patient.kind == "encoder" else "fills")
     change = reach(patient)
@@ -85,8 +85,8 @@ def _by_length(patient: Patient) -> Iterator[Finding]:
 
 
 def target_leak(patient: Patient) -> Iterator[Finding]:
-    """Nothing that is as long as the source may depend on the target; and what a decoder reads,
-    where the model makes it of labels, is moved by one."""
+    """Nothing that is as long as the source may depend on the target. If the model makes the
+    decoder's input from the labels, it must shift them by one."""
     if not patient.has_source:
         raise NotApplicableError("one_sequence" if patient.one_sequence else "no_source")
     findings = [*_unmoved_labels(patient)]
@@ -134,7 +134,7 @@ def _where_the_source_changes(patient: Patient, n_source: int) -> str | None:
 
 
 def context(patient: Patient) -> Iterator[Finding]:
-    """Some token must matter to another position."""
+    """Some token must affect another position."""
     sees = reach(patient) > patient.tolerance
     others = sees & ~torch.eye(len(sees), dtype=torch.bool)
     if not sees.any():
@@ -200,8 +200,8 @@ def _swapped(patient: Patient, inputs: CallInputs, other: CallInputs) -> Iterato
 def positions(patient: Patient) -> Iterator[Finding]:
     """Where tokens first meet, their order must matter.
 
-    Asked of the first module that mixes positions: further up, a causal mask gives every position
-    something of its place, which is not what anybody means by positions.
+    The first module that mixes positions is checked. Further up, a causal mask gives every position
+    some information about its place, which is not what anybody means by positions.
     """
     if patient.length < 4:
         raise NotApplicableError("too_short")
@@ -286,7 +286,8 @@ def _beside(visits: list[Visit], path: str, other: str) -> bool:
 
 @once_per_patient
 def reach(patient: Patient) -> Tensor:
-    """(position, token): how much the logits at each position change when each token does."""
+    """Return (position, token): how much the logits at each position change when each token
+    does."""
     return reach_in(patient, patient.specimen, patient.logits)
 
 

@@ -1,4 +1,5 @@
-"""Chance: none in evaluation, and in training as much as was asked for."""
+"""Checks randomness: there is none in evaluation, and in training as much as the configuration
+says."""
 
 from collections.abc import Iterator
 from itertools import pairwise
@@ -21,7 +22,8 @@ _HIGH = 0.65
 
 
 def determinism(patient: Patient) -> Iterator[Finding]:
-    """The same call twice in evaluation mode gives the same bits, and leaves its input alone."""
+    """The same call twice in evaluation mode gives the same bits, and leaves its input
+    unchanged."""
     model, inputs = patient.copy(), patient.draw(3)
     given = [each for each in (inputs.tokens, inputs.source) if each is not None]
     kept = [each.clone() for each in given]

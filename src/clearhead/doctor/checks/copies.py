@@ -1,4 +1,4 @@
-"""The same model elsewhere: saved and loaded, copied, in other dtypes, compiled."""
+"""Checks the same model elsewhere: saved and loaded, copied, in other dtypes, compiled."""
 
 import copy
 from collections.abc import Iterator
@@ -93,7 +93,7 @@ def _watching_births() -> Iterator[list[nn.Module]]:
 
 
 def save_load(patient: Patient) -> Iterator[Finding]:
-    """What is saved and loaded into a model with other weights gives the same logits."""
+    """Weights that are saved, and loaded into a model with other weights, give the same logits."""
     model, other, inputs = patient.plain, patient.copy(), patient.draw(3)
     with torch.no_grad():
         for parameter in other.parameters():
@@ -130,7 +130,7 @@ def _hidden_modules(module: nn.Module, registered: set[int]) -> str | None:
 
 
 def deepcopy(patient: Patient) -> Iterator[Finding]:
-    """A copy shares nothing with the model, and is as tied as it was."""
+    """A copy shares nothing with the model, and has the same tied weights."""
     model, inputs = patient.model, patient.draw(2)
     try:
         twin = copy.deepcopy(model).eval()
@@ -151,8 +151,8 @@ def deepcopy(patient: Patient) -> Iterator[Finding]:
 
 
 def dtypes(patient: Patient) -> Iterator[Finding]:
-    """Mixed precision, as it is trained, and weights in another precision, as it is served: both
-    run, stay finite, and say about the same."""
+    """Mixed precision, as in training, and weights in another precision, as in serving, both run,
+    stay finite, and give about the same logits."""
     inputs = patient.draw(3)
     with torch.no_grad():
         plain = patient.logits(_in(patient, torch.float32), inputs)

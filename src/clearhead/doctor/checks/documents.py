@@ -1,4 +1,4 @@
-"""Several documents packed into one row."""
+"""Checks several documents that are packed into one row."""
 
 from collections.abc import Iterator
 from dataclasses import replace
@@ -10,7 +10,7 @@ from ..patient import Patient, change_size
 
 
 def documents(patient: Patient) -> Iterator[Finding]:
-    """A document in a row does not depend on the one before it, and gives the logits that it gives
+    """A document in a row does not depend on the one before it, and gives the same logits as
     alone."""
     packed = patient.calls.packed
     if packed is None:

@@ -1,4 +1,4 @@
-"""Where generation ends."""
+"""Checks where generation ends."""
 
 from collections.abc import Iterator
 from typing import Any

@@ -1,4 +1,4 @@
-"""Generation: what is written must be what the model says."""
+"""Checks generation: the generated tokens must be those that the model's logits give."""
 
 from collections import defaultdict
 from collections.abc import Generator, Iterator
@@ -32,8 +32,8 @@ _N_DRAWS = 24
 
 
 def greedy(patient: Patient) -> Iterator[Finding]:
-    """Greedy generation repeats itself, from training mode too, follows the argmax of the full
-    pass, and leaves the mode as it was."""
+    """Greedy generation gives the same text again, from training mode too, follows the argmax of
+    the full pass, and restores the mode."""
     model, _ = scene(patient)
     unused = copy_model(model, share_weights=True)
     if not greedy_settings(patient) and draws(patient, model.eval()):
@@ -94,7 +94,7 @@ def _follows_the_argmax(
 
 
 def temperature(patient: Patient) -> Iterator[Finding]:
-    """A temperature of 0 is greedy, or is refused with a clear message."""
+    """A temperature of 0 is greedy, or raises a clear error."""
     model, prompt = scene(patient)
     if "temperature" not in patient.calls.settings:
         raise NotApplicableError("no_temperature")
@@ -123,7 +123,7 @@ def _share_of_best(patient: Patient, model: nn.Module, prompt: CallInputs, value
 
 
 def top_k(patient: Patient) -> Iterator[Finding]:
-    """0 and more than the vocabulary are understood, or refused in words."""
+    """0 and numbers above the vocabulary are handled, or raise a clear error."""
     model, prompt = scene(patient)
     if "top_k" not in patient.calls.settings:
         raise NotApplicableError("no_top_k")
@@ -135,8 +135,8 @@ def top_k(patient: Patient) -> Iterator[Finding]:
 
 
 def past_the_limit(patient: Patient) -> Iterator[Finding]:
-    """Asked for more than the positions hold, generation slides or refuses in words; sliding, it
-    keeps the last tokens."""
+    """If asked for more tokens than there are positions, generation slides or raises a clear error.
+    If it slides, it keeps the last tokens."""
     model, prompt = scene(patient)
     limit = patient.max_length
     if limit is None or limit > 64:
@@ -178,7 +178,7 @@ def _reads_the_first_again(
 
 
 def encodes_once(patient: Patient) -> Iterator[Finding]:
-    """The source goes to the encoder as it is: generated tokens do not."""
+    """The encoder reads only the source, not the generated tokens."""
     model, prompt = scene(patient)
     if not patient.has_source:
         raise NotApplicableError("no_source")
@@ -196,7 +196,7 @@ def encodes_once(patient: Patient) -> Iterator[Finding]:
 
 
 def beams(patient: Patient) -> Iterator[Finding]:
-    """The score that a beam claims is the score of its tokens."""
+    """The score that a beam reports is the score of its tokens."""
     model, _ = scene(patient)
     if "beams" not in patient.calls.settings:
         raise NotApplicableError("no_beams")

@@ -1,4 +1,4 @@
-"""What learns: which parameters get a gradient, and what kind of gradient."""
+"""Checks what learns: which parameters get a gradient, and what kind of gradient."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -24,7 +24,7 @@ _NUDGE = 0.02
 
 @dataclass(frozen=True)
 class Learning:
-    """What the parameters get from the loss of random targets, each by its name."""
+    """The gradients that each parameter, by its name, gets from the loss of random targets."""
 
     detached: list[str]
     """Tables of tokens with a result that gets no gradient."""

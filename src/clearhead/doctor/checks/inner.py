@@ -1,4 +1,4 @@
-"""Inside the layers: what stands between two matrices, and tables of sinusoids."""
+"""Checks the inside of layers: what is between two matrices, and tables of sinusoids."""
 
 import math
 from collections.abc import Iterator
@@ -19,7 +19,7 @@ _DOUBLED, _HALVED = 1e8, 1e2
 
 
 def feed_forward(patient: Patient) -> Iterator[Finding]:
-    """A matrix that widens, and one that narrows again: not one right behind the other."""
+    """A matrix that widens and one that narrows again must have an activation between them."""
     model = patient.plain
     with torch.no_grad():
         visits = watch(model, lambda: patient.logits(model, patient.draw(2)))
@@ -39,8 +39,8 @@ def feed_forward(patient: Patient) -> Iterator[Finding]:
 
 
 def initialisation(patient: Patient) -> Iterator[Finding]:
-    """If some matrices begin smaller by √(2 · layers), they are those that write to the residual
-    stream, whose outputs add up over the layers."""
+    """If the initial values of some matrices are smaller by √(2 · layers), these must be the
+    matrices that write to the residual stream, whose outputs add up over the layers."""
     if not patient.fresh:
         raise NotApplicableError("trained")
     towers = [tower for tower in find_towers(patient) if len(tower.layers) > 1]
@@ -64,7 +64,7 @@ def initialisation(patient: Patient) -> Iterator[Finding]:
 
 
 def sinusoids(patient: Patient) -> Iterator[Finding]:
-    """A table of fixed numbers that begins with sin 0 and cos 0 is one of sinusoids."""
+    """A table of fixed numbers that begins with sin 0 and cos 0 must be a table of sinusoids."""
     tables = dict(_tables(patient))
     whole = [name for name, table in tables.items() if _is_cut_off(table)]
     sinusoids = {name: _rows(t) for name, t in tables.items() if _looks_sinusoidal(t)}

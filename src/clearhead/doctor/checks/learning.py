@@ -1,4 +1,5 @@
-"""What only training shows: a model that learns nothing, and one that learns what it cannot."""
+"""Checks what only training shows: a model that learns nothing, and one that learns what it cannot
+know."""
 
 import math
 import time
@@ -27,7 +28,7 @@ _KNOWS_TOO_MUCH = 0.15
 
 
 def overfits(patient: Patient) -> Iterator[Finding]:
-    """Eight random samples are learnt by heart."""
+    """The model must be able to learn eight random samples by heart."""
     if patient.is_frozen or not patient.scores_tokens:
         raise NotApplicableError("frozen" if patient.is_frozen else "no_token_scores")
     model = patient.training_copy()
@@ -53,7 +54,7 @@ def overfits(patient: Patient) -> Iterator[Finding]:
 
 
 def knows_the_future(patient: Patient) -> Iterator[Finding]:
-    """New random tokens at every step: no model can do better than their entropy."""
+    """With new random tokens at every step, no model can do better than their entropy."""
     if patient.is_frozen or patient.kind == "encoder":
         raise NotApplicableError("frozen" if patient.is_frozen else "encoder")
     if patient.calls.fills is not None:

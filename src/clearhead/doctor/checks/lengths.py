@@ -1,4 +1,4 @@
-"""Every length that a model says it takes, it takes."""
+"""Checks that a model takes every length that it says it takes."""
 
 from collections.abc import Iterator
 
@@ -14,7 +14,8 @@ _LONGEST_TRIED = 2048
 
 
 def lengths(patient: Patient) -> Iterator[Finding]:
-    """One token; source and target of different lengths, either way round."""
+    """The model takes one token, and source and target of different lengths, either of them
+    longer."""
     if patient.exact_length is not None:
         yield Finding("lengths.exact", "note", {"length": patient.exact_length})
         return
@@ -34,7 +35,7 @@ def lengths(patient: Patient) -> Iterator[Finding]:
 
 
 def limit(patient: Patient) -> Iterator[Finding]:
-    """The longest sequence works, and one token more is refused in words."""
+    """The longest sequence works, and one token more raises a clear error."""
     limit = patient.max_length
     if limit is None:
         raise NotApplicableError("no_limit")

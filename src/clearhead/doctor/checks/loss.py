@@ -1,4 +1,5 @@
-"""The model's own loss: what it counts, what it divides by, which token it compares with which."""
+"""Checks the model's own loss: which targets it counts, by what it divides, and which token it
+compares with which."""
 
 from collections.abc import Callable, Iterator
 
@@ -81,8 +82,8 @@ def _seen_shift(patient: Patient) -> int | None:
 
 
 def shift_of(patient: Patient) -> int:
-    """How far the loss moves its targets: as promised, unless it is seen to move them by none or
-    by one."""
+    """Return by how much the loss shifts its targets: as promised, unless it is seen to shift them
+    by none or by one."""
     seen = _seen_shift(patient)
     return seen if seen in (0, 1) else patient.calls.loss_shift
 
@@ -108,7 +109,7 @@ def _own_loss(patient: Patient) -> Iterator[Finding]:
 
 
 def ignored_targets(patient: Patient) -> Iterator[Finding]:
-    """Targets that do not count change nothing, and a batch of nothing else has a loss."""
+    """Ignored targets change nothing, and a batch with only ignored targets has a loss."""
     if patient.calls.own_loss is not None:
         yield from _counts_padding(patient)
         return
@@ -252,8 +253,8 @@ def _smoothed(
 
 
 def accumulation(patient: Patient) -> Iterator[Finding]:
-    """Micro-batches with different numbers of targets leave the gradient of one big batch; and a
-    loss does not average averages by itself."""
+    """Micro-batches with different numbers of targets give the gradient of one large batch; and a
+    loss does not itself average averages."""
     if patient.calls.loss is not None and patient.calls.ignores:
         yield from _of_every_draw(patient, _mean_of_means)
     accumulate = patient.calls.accumulate

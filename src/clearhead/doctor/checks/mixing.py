@@ -1,4 +1,4 @@
-"""Positions may meet in attention only."""
+"""Checks that positions meet in attention only."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
@@ -18,7 +18,7 @@ _OTHERS = ("att", "mix", "mamba", "delta", "recur", "ssm", "conv")
 
 @dataclass(frozen=True)
 class Spread:
-    """Where a token arrives while every attention looks at its own position alone."""
+    """Where a token arrives if every attention looks only at its own position."""
 
     token: int
     length: int
@@ -32,14 +32,14 @@ class Spread:
 
     @property
     def elsewhere(self) -> bool:
-        """Whether it arrives anywhere but at its own position."""
+        """Tell whether the token arrives anywhere but at its own position."""
         return any(position != self.token for position in self.reached)
 
 
 def mixing(patient: Patient) -> Iterator[Finding]:
-    """With every attention replaced by one in which each position looks at itself alone, a token
-    must not reach another position: if it does, something else moves positions about, such as
-    heads that are merged in the wrong order."""
+    """If every attention is replaced by one in which each position looks only at itself, a token
+    must not reach another position. If it does, something else moves positions, such as heads that
+    are merged in the wrong order."""
     if patient.pooled:
         raise NotApplicableError("pooled")
     spread = _spread(patient)

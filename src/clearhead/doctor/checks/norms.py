@@ -1,4 +1,4 @@
-"""Norms begin as norms."""
+"""Checks that norms are norms before training."""
 
 from collections.abc import Iterator
 
@@ -17,8 +17,8 @@ _LARGER, _SCALE_ALLOWED = 4.0, 1.5
 
 
 def norms(patient: Patient) -> Iterator[Finding]:
-    """A fresh norm of the stream returns numbers of size 1, and none feels the size of what it is
-    given."""
+    """A fresh norm of the stream returns numbers of size 1, and its output does not depend on the
+    size of its input."""
     if not patient.fresh:
         raise NotApplicableError("trained")
     model = patient.plain

@@ -1,4 +1,4 @@
-"""Padding must not matter: not how much, not where, not which token stands there."""
+"""Checks that padding does not matter: not its amount, not its place, not its token."""
 
 import math
 from collections.abc import Iterator
@@ -17,7 +17,8 @@ _N_PADS = 3
 
 
 def padding(patient: Patient) -> Iterator[Finding]:
-    """Three pads beside the real tokens, on the right and on the left, of each sequence."""
+    """Three pads beside the real tokens of each sequence, on the right and on the left, change
+    nothing."""
     for argument in patient.calls.inverted_masks:
         yield Finding("padding.inverted", "warning", {"argument": argument})
     unread = patient.calls.unread_masks
@@ -70,7 +71,7 @@ def _one_side(patient: Patient, role: str, side: str) -> Iterator[Finding]:
 
 @dataclass(frozen=True)
 class Lookers:
-    """Which attentions give weight to padding."""
+    """The attentions that give weight to padding."""
 
     n_seen: int
     to_itself: bool
@@ -147,7 +148,7 @@ def _severity(patient: Patient, side: str) -> Severity:
 
 
 def pad_value(patient: Patient) -> Iterator[Finding]:
-    """Under a mask, it must not matter which token stands where padding is."""
+    """Under a mask, the token at a padding position must not matter."""
     _check_that_padding_exists(patient)
     roles = [role for role in ("tokens", "source") if _mask_of(role) in patient.calls.masks]
     if not roles:
@@ -169,7 +170,7 @@ def pad_value(patient: Patient) -> Iterator[Finding]:
 
 
 def padding_finite(patient: Patient) -> Iterator[Finding]:
-    """Rows of different lengths, one of them nearly all padding: everything stays finite."""
+    """With rows of different lengths, one of them nearly all padding, everything stays finite."""
     _check_that_padding_exists(patient)
     for side in _sides(patient):
         inputs = patient.draw(2, *_room(patient))
@@ -212,8 +213,8 @@ def _check_that_padding_exists(patient: Patient) -> None:
 
 
 def roles(patient: Patient) -> list[str]:
-    """The sequences that can be padded: all, if the pad is known; else those with a mask. One
-    whose mask cannot be read is left out."""
+    """Return the sequences that can be padded: all, if the pad is known; otherwise those with a
+    mask. A sequence whose mask cannot be read is left out."""
     roles = ["tokens", "source"] if patient.has_source else ["tokens"]
     roles = [role for role in roles if _mask_of(role) not in patient.calls.unread_masks]
     known = patient.pad_id is not None
@@ -231,7 +232,7 @@ def _mask_of(role: str) -> str:
 
 
 def pad(patient: Patient, inputs: CallInputs, role: str, side: str) -> CallInputs:
-    """Pads beside one sequence, and a mask if the model takes one."""
+    """Add pads beside one sequence, and a mask if the model takes one."""
     tokens: Tensor = getattr(inputs, role)
     pads = tokens.new_full((len(tokens), _N_PADS), patient.pad_id or 0)
     both = (tokens, pads) if side == "right" else (pads, tokens)
@@ -244,8 +245,8 @@ def pad(patient: Patient, inputs: CallInputs, role: str, side: str) -> CallInput
 
 
 def hidden_tokens(patient: Patient) -> Iterator[Finding]:
-    """The smallest ids, which `draw` leaves out since they are often special, are words in some
-    vocabularies: unless one is padding, others see it."""
+    """Return the smallest ids, which `draw` leaves out because they are often special. In some
+    vocabularies they are words: unless one is padding, other positions see it."""
     if patient.kind != "decoder" or patient.vocab_size <= 16 or patient.length < 6:
         raise NotApplicableError("no_low_tokens")
     position, later = 2, slice(3, None)

@@ -1,4 +1,4 @@
-"""Several prompts in one batch."""
+"""Checks several prompts in one batch."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -26,7 +26,7 @@ _N_PADS = 2
 
 
 def batch_generation(patient: Patient) -> Iterator[Finding]:
-    """Each prompt of a batch gets what it gets alone."""
+    """Each prompt of a batch gets the same text as alone."""
     model, _ = scene(patient)
     settings = greedy_settings(patient)
     if not settings and draws(patient, model.eval()):

@@ -1,4 +1,4 @@
-"""Positions that act inside attention: rotations, biases of distance."""
+"""Checks positions that act inside attention: rotations, and biases by distance."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -21,7 +21,8 @@ _PROMISES = ("rotary", "rotate", "rope", "alibi", "relative")
 
 @dataclass(frozen=True)
 class Distances:
-    """How the scores of one attention, for one token again and again, depend on where keys are."""
+    """How the scores of one attention, for a repeated token, depend on the positions of the
+    keys."""
 
     place: str
     spread: float
@@ -38,11 +39,11 @@ class Distances:
 
 
 def relative(patient: Patient) -> Iterator[Finding]:
-    """One token, again and again: if every position then says the same, places are not in the
-    stream, and what attention knows of them must be distances.
+    """The check repeats one token. If every position then gives the same output, positions are not
+    in the stream, and what attention knows about them must be distances.
 
-    All that differs between two queries of such a sequence is where they stand, so the scores of
-    all keys at one distance are equal (up to a number per query, which a softmax does not feel).
+    Two queries of such a sequence differ only in their positions, so the scores of all keys at one
+    distance are equal (up to a number per query, which a softmax ignores).
     """
     if patient.length < 5:
         raise NotApplicableError("too_short")

@@ -1,4 +1,4 @@
-"""Runs of a model's own generation, for the checks of it."""
+"""Runs a model's own generation, for the checks of generation."""
 
 from typing import Any
 
@@ -15,14 +15,15 @@ N_PROMPTS = 3
 
 
 def scene(patient: Patient) -> tuple[nn.Module, CallInputs]:
-    """A copy with noisy weights, so that its argmax is not the same everywhere; a short prompt."""
+    """Return a copy with noisy weights, so that its argmax differs between positions, and a short
+    prompt."""
     if patient.calls.generate is None:
         raise NotApplicableError("no_generate")
     return patient.noisy.eval(), prompts(patient)[0]
 
 
 def prompts(patient: Patient) -> list[CallInputs]:
-    """Several, since chance and a wrong cache do not change every text."""
+    """Return several prompts, since chance and a wrong cache do not change every text."""
     length = min(PROMPT, patient.length)
     return [patient.draw(1, length, seed=seed) for seed in range(N_PROMPTS)]
 
@@ -30,22 +31,23 @@ def prompts(patient: Patient) -> list[CallInputs]:
 def generate(
     patient: Patient, model: nn.Module, prompt: CallInputs, n_new: int, **settings: Any
 ) -> Generated:
-    """What the model's own generation returns."""
+    """Return what the model's own generation returns."""
     assert patient.calls.generate is not None
     with torch.no_grad():
         return patient.calls.generate(model, prompt, n_new, **settings)
 
 
 def greedy_settings(patient: Patient) -> dict[str, Any]:
-    """top_k=1 leaves one choice, where there is such a setting, and next to no temperature next
-    to no other; without either, generation is greedy by itself, or cannot be."""
+    """Return settings for greedy generation: top_k=1 leaves one choice, if there is such a setting,
+    and a temperature near 0 leaves next to no other. Without either, generation is greedy by
+    itself, or cannot be."""
     if "top_k" in patient.calls.settings:
         return {"top_k": 1}
     return {"temperature": 1e-5} if "temperature" in patient.calls.settings else {}
 
 
 def draws(patient: Patient, model: nn.Module) -> bool:
-    """Whether generation asks for random numbers in evaluation mode."""
+    """Tell whether generation uses random numbers in evaluation mode."""
     before = torch.get_rng_state()
     generate(patient, model, prompts(patient)[0], N_NEW)
     return not torch.equal(before, torch.get_rng_state())
@@ -54,7 +56,7 @@ def draws(patient: Patient, model: nn.Module) -> bool:
 def rescoring_logits(
     patient: Patient, model: nn.Module, prompt: CallInputs, run: Generated
 ) -> Tensor:
-    """What the full pass says about each generated token, in evaluation mode."""
+    """Return the logits of the full pass for each generated token, in evaluation mode."""
     tokens = torch.cat((run.prefix, run.tokens), dim=1)
     with torch.no_grad():
         logits = patient.logits(model, CallInputs(tokens, prompt.source))
@@ -64,7 +66,7 @@ def rescoring_logits(
 def error_of(
     patient: Patient, model: nn.Module, prompt: CallInputs, n_new: int, **settings: Any
 ) -> Exception | None:
-    """What generation raises, if it does."""
+    """Return the error that generation raises, if it does."""
     try:
         generate(patient, model, prompt, n_new, **settings)
     except CALL_ERRORS as error:
@@ -75,17 +77,17 @@ def error_of(
 def unclear_error(
     patient: Patient, model: nn.Module, prompt: CallInputs, **settings: Any
 ) -> str | None:
-    """The same as a text, where it does not name the caller's value."""
+    """Return the error as text, if it does not name the caller's value."""
     error = error_of(patient, model, prompt, 2, **settings)
     return text_of(error) if error is not None and is_unclear(error) else None
 
 
 def is_unclear(error: Exception) -> bool:
-    """An error from inside torch, where the caller's value is not named. ValueErrors (and those
-    that derive from them) are somebody's words."""
+    """Tell whether an error comes from inside torch and does not name the caller's value.
+    ValueErrors (and types that derive from them) are somebody's words."""
     return isinstance(error, IndexError | RuntimeError) and not isinstance(error, ValueError)
 
 
 def text_of(error: Exception) -> str:
-    """An error in one line."""
+    """Return an error in one line."""
     return f"{type(error).__name__}: {(str(error).splitlines() or [''])[0]}"

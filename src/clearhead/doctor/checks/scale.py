@@ -1,4 +1,5 @@
-"""The scale of attention scores: what is measured of each attention, and rules that judge it."""
+"""Checks the scale of attention scores: measurements of each attention, and rules that judge
+them."""
 
 import math
 from collections.abc import Iterator
@@ -50,7 +51,8 @@ def attention_scale(patient: Patient) -> Iterator[Finding]:
 
 
 def judge(scores: Scores) -> tuple[str, Severity, int | None] | None:
-    """Case, severity, and the width that stands in for d_head; None if nothing is wrong."""
+    """Return the case, the severity, and the width that is used in place of d_head; None if nothing
+    is wrong."""
 
     def is_near(right: float) -> bool:
         return math.isclose(scores.scale, right, rel_tol=0.01)

@@ -1,4 +1,5 @@
-"""Weights that are one tensor and should not be, and the other way round."""
+"""Finds weights that are one tensor and should not be, and weights that should be one tensor and
+are not."""
 
 from collections import Counter
 from collections.abc import Iterator

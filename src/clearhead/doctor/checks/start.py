@@ -1,4 +1,4 @@
-"""The first forward and backward pass: what comes out, what it costs, where it slopes."""
+"""Checks the first forward and backward pass: the output, the loss and the gradient."""
 
 import math
 from collections.abc import Callable, Iterator, Sequence
@@ -27,7 +27,7 @@ _SLOPE_TOLERANCE_OF_TABLES = 0.1
 
 
 def output(patient: Patient) -> Iterator[Finding]:
-    """Finite scores, not probabilities."""
+    """The output is finite scores, not probabilities."""
     with torch.no_grad():
         logits = patient.logits(patient.plain, patient.draw(3)).double()
     if not logits.isfinite().all():
@@ -59,8 +59,8 @@ def first_loss(patient: Patient) -> Iterator[Finding]:
 
 
 def gradient_value(patient: Patient) -> Iterator[Finding]:
-    """A small step along the gradient changes the loss by what the gradient says, in training
-    mode, with the same draws of dropout."""
+    """A small step along the gradient changes the loss as the gradient predicts, in training mode,
+    with the same draws of dropout."""
     if patient.is_frozen or not patient.runs_in_double:
         raise NotApplicableError("frozen" if patient.is_frozen else "no_double")
     model, inputs = copy_model(patient.specimen).train(), patient.draw(2)

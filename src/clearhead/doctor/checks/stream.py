@@ -1,4 +1,4 @@
-"""The residual stream: what is added to it, and how large."""
+"""Checks the residual stream: what is added to it, and how large that is."""
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
@@ -42,7 +42,7 @@ class _Emptied:
 
 
 def residual(patient: Patient) -> Iterator[Finding]:
-    """With nothing in its sublayers, a layer is the identity, or a norm that comes last."""
+    """If its sublayers return zeros, a layer is the identity, or a norm that comes last."""
     towers = find_towers(patient)
     if not towers:
         raise NotApplicableError("no_layers")

@@ -1,4 +1,4 @@
-"""A sliding window is as wide as the configuration says."""
+"""Checks that a sliding window is as wide as the configuration says."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -21,7 +21,7 @@ _WIDEST = 256
 
 @dataclass(frozen=True)
 class SlidingWindow:
-    """The window that a model names, and the keys that its attentions look at."""
+    """The window that a model's configuration names, and the keys at which its attentions look."""
 
     name: str
     size: int
@@ -33,7 +33,7 @@ class SlidingWindow:
 
 
 def window(patient: Patient) -> Iterator[Finding]:
-    """The last token of a sequence that is longer than the window."""
+    """The last token of a sequence that is longer than the window sees exactly the window."""
     setting = _sliding_window_of(patient)
     numbers: dict[str, object] = {"name": setting.name, "window": setting.size}
     if setting.size in setting.seen.values():

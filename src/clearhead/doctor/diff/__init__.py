@@ -1,12 +1,12 @@
-"""Where, and why, a port of a Transformer departs from its reference.
+"""Finds where, and why, a port of a Transformer departs from its reference.
 
     from clearhead.doctor.diff import diff
     report = diff(reference, port, kind="decoder")
     assert report.same, str(report)
 
 No name and no shape is mapped: the two programs are compared by what they compute. Evidence is
-collected first (`recording`, `matching`, `substituting` with `searching`, `narrowing`), then judged
-(`experiments`).
+collected first (`recording`, `matching`, `substituting` with `searching`, `narrowing`) and then
+judged (`experiments`).
 """
 
 from importlib import import_module

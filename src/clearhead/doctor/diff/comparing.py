@@ -1,4 +1,4 @@
-"""`diff`: where, and why, a port departs from its reference."""
+"""`diff` finds where, and why, a port departs from its reference."""
 
 import time
 import warnings
@@ -44,13 +44,14 @@ def diff(
         report = diff(reference, port)
         assert report.same, str(report)
 
-    `inputs`: what both models are called with: a tensor, a tuple of arguments, a dict of named
-    ones, or `CallInputs`. Without it, tokens are drawn, and the models are called as the doctor
-    calls them; `kind`, `vocab_size`, `pad_id` and an adapter for each side are as in `examine`,
-    but where neither model states its kind it is found by trying, and the report says so.
-    `copy_weights` copies the reference's weights where the two have none in common and shapes
-    determine which goes where. `steps=False` leaves out the cache. `seconds` bounds the search for
-    departures. Neither model is changed.
+    `inputs` are the arguments with which both models are called: a tensor, a tuple of arguments, a
+    dict of named arguments, or `CallInputs`. Without them, tokens are drawn at random, and the
+    models are called as the doctor calls them. `kind`, `vocab_size`, `pad_id` and an adapter for
+    each side are as in `examine`; but if neither model states its kind, the kind is found by
+    trying, and the report says so. `copy_weights` copies the reference's weights if the two models
+    have no weights in common and the shapes determine which weight goes where. `steps=False` does
+    not compare steps with a cache. `seconds` limits the search for departures. Neither model is
+    changed.
     """
     started = time.monotonic()
     with ExitStack() as around:
@@ -172,7 +173,7 @@ def assert_same(
         def test_my_port_computes_what_the_reference_does():
             assert_same(reference(), port(), kind="decoder")
 
-    The rest goes to `diff`.
+    All other options are those of `diff`.
     """
     __tracebackhide__ = True
     report = diff(reference, port, inputs, **how)

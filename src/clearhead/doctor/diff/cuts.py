@@ -39,19 +39,19 @@ class Cut:
 
     @property
     def plan(self) -> Plan:
-        """A run with the reference's value in place."""
+        """Return a plan for a run with the reference's value in its place."""
         return Plan(replace=self.change.replace, swaps=self.change.swaps)
 
     @property
     def change(self) -> ChangedValues:
-        """The same for a part of a run."""
+        """Return the same change for a part of a run."""
         if self.kind in ("replace", "bypass"):
             return ChangedValues(replace=dict.fromkeys((self.index, *self.also), self.value))
         return ChangedValues(swaps=(Swap(self.source, self.value, self.calls),))
 
     @property
     def quality(self) -> tuple[int, int, float]:
-        """What restores more is better; then what comes earlier; then what is more exact: without
-        any epsilon, the result is near the reference's as well. Sums in another order do not
-        count."""
+        """Rank a cut. A cut that restores more is better; then one that comes earlier; then one
+        that is more exact, because without any epsilon the result is near the reference's as well.
+        Sums in another order do not count."""
         return self.score, -self.index, -max(self.apart, 1e-9)

@@ -1,4 +1,4 @@
-"""Fused operations are taken apart, so that two programs can be compared step by step."""
+"""Takes fused operations apart, so that two programs can be compared step by step."""
 
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
@@ -37,7 +37,7 @@ _FUSED = (
 
 @cache
 def table() -> dict[Any, Callable[..., Any]]:
-    """Fused operation → the function that computes it step by step."""
+    """Return the function that computes each fused operation step by step."""
     known = [getattr(torch.ops.aten, name, None) for name in _FUSED]
     found = dict(get_decompositions([packet for packet in known if packet is not None]))
     return {**found, torch.ops.aten.addmm.default: _product_and_bias}
@@ -54,7 +54,7 @@ def _product_and_bias(
 
 @contextmanager
 def without_fused_kernels() -> Iterator[None]:
-    """Attention by its formula; torch's own layers without their fast path."""
+    """Compute attention by its formula, and run torch's own layers without their fast path."""
     fast = torch.backends.mha.get_fastpath_enabled()
     with ExitStack() as around:
         around.enter_context(sdpa_kernel(SDPBackend.MATH))
@@ -66,7 +66,7 @@ def without_fused_kernels() -> Iterator[None]:
 
 
 class AttentionByFormula(TorchFunctionMode):
-    """Torch's attention in the steps in which people write it down: scores, scale, mask, softmax,
+    """Torch's attention in the steps in which people write it: scores, scale, mask, softmax,
     weighted sum. Torch's own formula scales queries and keys by a root each."""
 
     def __torch_function__(

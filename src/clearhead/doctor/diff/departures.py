@@ -1,5 +1,5 @@
-"""All places at which the port departs: behind each, the reference's value is put in place, and the
-walk begins again from the output."""
+"""Finds all places at which the port departs. Behind each departure, the reference's value is put
+in its place, and the walk begins again from the output."""
 
 import time
 from collections.abc import Iterator
@@ -30,7 +30,7 @@ _MAX_WALKS = 48
 
 @dataclass(frozen=True)
 class Departure:
-    """One line of the port at which it computes something else."""
+    """One line of the port at which it computes something else than the reference."""
 
     line: SourceLine | None
     lines: tuple[SourceLine, ...]

@@ -1,4 +1,4 @@
-"""What is known about one departure, before anybody says why."""
+"""What is known about one departure before anything judges its cause."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
@@ -23,7 +23,7 @@ of its size."""
 
 @dataclass(frozen=True)
 class Cause:
-    """Why the port departs: a change that makes the two agree."""
+    """Why the port departs: a change with which the two agree."""
 
     kind: str
     """The key of its sentence."""
@@ -33,7 +33,7 @@ class Cause:
 
 
 class Evidence:
-    """A cut, the values on both sides, and the operations between it and what both have."""
+    """A cut, the values on both sides, and the operations between it and the common tensors."""
 
     def __init__(self, substitution: Substitution, cut: Cut) -> None:
         self.s, self.cut = substitution, cut
@@ -50,17 +50,17 @@ class Evidence:
 
     @cached_property
     def difference(self) -> float:
-        """How far the two are apart, as a share of their size."""
+        """The difference of the two values, as a share of their size."""
         return relative(self.own, self.wanted)
 
     @cached_property
     def region(self) -> list[Operation]:
-        """Operations of the port between common tensors and here, in their order."""
+        """The port's operations between common tensors and this place, in their order."""
         return self._between(self.s.operations, self.cut.index, self.s.matching.knows)
 
     @cached_property
     def their_region(self) -> list[Operation]:
-        """The same of the reference."""
+        """The reference's operations between common tensors and this place."""
         return self._between(self.s.theirs, self.cut.reference, self.s.matching.is_used)
 
     def _between(self, operations: list[Operation], end: int, is_known: Any) -> list[Operation]:
@@ -76,7 +76,7 @@ class Evidence:
 
     @cached_property
     def entries(self) -> list[int]:
-        """Common tensors that depend on the tokens, and that the region reads."""
+        """The common tensors that depend on the tokens and that the region reads."""
         inside = {o.index for o in self.region}
         found = [
             self.s.root(i)
@@ -87,24 +87,26 @@ class Evidence:
         return list(dict.fromkeys(found))
 
     def value(self, index: int) -> Tensor:
-        """A tensor of the port."""
+        """Return a tensor of the port."""
         return self.s.replay.value(index).to(torch.float64)
 
     def is_wanted(self, tensor: Tensor) -> bool:
-        """Whether an experiment gives the reference's value."""
+        """Tell whether an experiment gives the reference's value."""
         if tensor.numel() != self.wanted.numel():
             return False
         return relative(tensor.reshape(self.wanted.shape), self.wanted) <= self.bound
 
     @cached_property
     def bound(self) -> float:
-        """What counts as equal here: noise, where tables are rounded; far below the difference."""
+        """The difference that counts as equal here: noise, if tables are rounded; far below the
+        difference that was found."""
         noise = 8 * max(self.mine.noise, self.theirs.noise)
         bound = max(SAME / 100, noise if self.mine.rounded or self.theirs.rounded else 0.0)
         return min(bound, self.difference / 10)
 
     def agrees_with(self, change: ChangedValues) -> bool:
-        """Whether the port's own operations give the reference's value after a change of one."""
+        """Tell whether the port's own operations give the reference's value after a change of one
+        of them."""
         replay = self.s.replay if self.mine.from_tokens else self.table_replay
         try:
             made = replay.change(change, stop_after=self.cut.index)
@@ -114,12 +116,13 @@ class Evidence:
 
     @cached_property
     def table_replay(self) -> Replay:
-        """How the port makes a table, from its beginning."""
+        """Return how the port makes a table, from its beginning."""
         end = self.at if not self.s.operations[self.at].from_tokens else self.cut.index
         return Replay(self.s.port, self.s.matching.port, self.makers(end), end)
 
     def makers(self, index: int) -> list[int]:
-        """Operations of the port that a tensor depends on, in their order, with their leaves."""
+        """Return the operations of the port on which a tensor depends, in their order, with their
+        leaves."""
         found: set[int] = set()
         todo = [index]
         while todo:
@@ -128,8 +131,9 @@ class Evidence:
         return sorted(found)
 
     def common_tensor(self, tensor: Tensor) -> Operation | None:
-        """The operation of the reference that makes these values, in their order, if there is one.
-        One number everywhere, and whole numbers, which count or look up, are equal to too much."""
+        """Return the operation of the reference that makes these values in their order, if there is
+        one. A constant value, and whole numbers, which count or look up, are equal to too many
+        tensors."""
         at = self.s.operations[self.s.root(self.at)]
         if not at.dtype.is_floating_point or tensor.numel() < 2:
             return None
@@ -148,7 +152,7 @@ class Evidence:
         return None if aligned(tensor, value, SAME) is None else self.s.theirs[equal.index]
 
     def scalar_operations(self) -> Iterator[tuple[Operation, float]]:
-        """Operations of the region that compute with a number, the latest first."""
+        """Return the operations of the region that compute with a number, the latest first."""
         for operation in reversed(self.region):
             for scalar in dict.fromkeys(operation.scalars):
                 yield operation, scalar

@@ -1,4 +1,4 @@
-"""What a comparison found, as data. `report` shows it: `terminal` and `page` read it."""
+"""The results of a comparison, as data. `report` shows them: `terminal` and `page` read them."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -27,19 +27,19 @@ class PortFacts:
 
     @property
     def same(self) -> bool:
-        """Whether the port computes what the reference does, up to rounding."""
+        """Whether the port computes what the reference computes, up to rounding."""
         padded = self.padded is None or self.padded.same
         stepped = self.steps is None or self.steps.same
         return self.walk.same and not self.departures and padded and stepped
 
     @property
     def departures(self) -> list[Departure]:
-        """Lines at which the port computes something else, rounding left out."""
+        """The lines at which the port computes something else, rounding left out."""
         return [d for d in self._all() if not d.is_rounding]
 
     @property
     def rounding(self) -> list[Departure]:
-        """Lines at which the two differ by less than single precision does."""
+        """The lines at which the two differ by less than rounding in single precision."""
         return [d for d in self._all() if d.is_rounding]
 
     def _all(self) -> Iterator[Departure]:

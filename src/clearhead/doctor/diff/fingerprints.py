@@ -1,8 +1,8 @@
 """A few numbers for each tensor, by which its equal in another program is found.
 
-They do not change when elements are put into another order or when all are repeated equally often:
-views, transposes, heads split off and keys expanded to more heads keep them. Where the order itself
-is in question, `layouts` compares values.
+They do not change if elements are put into another order or if all elements are repeated equally
+often: views, transposes, heads that are split off, and keys that are expanded to more heads keep
+them. If the order itself is in question, `layouts` compares values.
 """
 
 import math
@@ -34,12 +34,12 @@ class Fingerprint:
 
     @property
     def ranks(self) -> tuple[float, ...]:
-        """Single elements, from the smallest to the largest."""
+        """Return single elements, from the smallest to the largest."""
         return self.numbers[3:]
 
 
 def fingerprint(tensor: Tensor) -> Fingerprint:
-    """The fingerprint of any tensor of numbers."""
+    """Compute the fingerprint of any tensor of numbers."""
     values = tensor.detach()
     if values.is_complex():
         values = torch.view_as_real(values)
@@ -88,8 +88,8 @@ def _ranks(n: int) -> Tensor:
 
 
 def distance(one: Fingerprint, other: Fingerprint) -> float:
-    """The largest difference, as a share of the larger tensor's size. A lower bound for that of
-    the elements; infinite where different shares are masked."""
+    """Return the largest difference, as a share of the larger tensor's size. It is a lower bound
+    for the difference of the elements, and infinite if different shares are masked."""
     if abs(one.hidden - other.hidden) > 1e-9:
         return math.inf
     size = max(one.scale, other.scale)
@@ -99,8 +99,8 @@ def distance(one: Fingerprint, other: Fingerprint) -> float:
 
 
 class FingerprintIndex:
-    """Fingerprints of one program, in the order of their sizes, in which those near another one are
-    looked up."""
+    """The fingerprints of one program, sorted by size, in which those near another fingerprint are
+    searched for."""
 
     def __init__(self, prints: dict[int, Fingerprint]) -> None:
         self._places = sorted(prints, key=lambda place: prints[place].scale)
@@ -108,7 +108,7 @@ class FingerprintIndex:
         self._scales = [prints[place].scale for place in self._places]
 
     def near(self, wanted: Fingerprint, bound: float) -> Iterator[tuple[int, float]]:
-        """The places of fingerprints at this distance or nearer, with their distances."""
+        """Return the places of fingerprints within this distance, with their distances."""
         low, high = wanted.scale * (1 - 2 * bound), wanted.scale * (1 + 2 * bound)
         for place in self._places[bisect_left(self._scales, low) :]:
             if self._prints[place].scale > high:

@@ -1,4 +1,4 @@
-"""Which base a table of rotary frequencies, angles, cosines or sines was made with."""
+"""Finds the base with which a table of rotary frequencies, angles, cosines or sines was made."""
 
 import math
 
@@ -7,8 +7,9 @@ from torch import Tensor
 
 
 def base_of(table: Tensor) -> float | None:
-    """The base b of frequencies b^(-i/n), read from the frequencies themselves, their powers, or
-    the second row of a table of angles, cosines or sines; None if it is no such table."""
+    """Return the base b of frequencies b^(-i/n), read from the frequencies themselves, their
+    powers, or the second row of a table of angles, cosines or sines; None if this is no such
+    table."""
     table = table.squeeze()
     rows: list[Tensor] = []
     if table.dim() == 1:

@@ -1,4 +1,4 @@
-"""What kind of model two programs are, where neither states it: how they answer shows it."""
+"""Finds the kind of model of two programs from their answers, if neither states it."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -13,12 +13,12 @@ from ..recognition import RecognitionError, stated_kind
 
 
 def unstated(reference: nn.Module, port: nn.Module) -> bool:
-    """Whether neither says what kind of model it is."""
+    """Tell whether neither program says what kind of model it is."""
     return stated_kind(reference) is None and stated_kind(port) is None
 
 
 def assumed_kind(reference: nn.Module, open_as: Callable[[ModelKind], Patient]) -> ModelKind:
-    """The first kind of model that the reference can be called as. Of models that take one
+    """Return the first kind of model as which the reference can be called. Of models that take one
     sequence, those whose earlier outputs change with a later token are encoders."""
     problems: list[RecognitionError] = []
     for kind in _likely(reference):

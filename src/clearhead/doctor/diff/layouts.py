@@ -1,4 +1,5 @@
-"""One tensor in the shape of another: axes in another order, split, merged, or repeated."""
+"""Brings one tensor into the shape of another: axes in another order, split, merged, or
+repeated."""
 
 from collections.abc import Iterator
 from itertools import islice, permutations
@@ -12,8 +13,8 @@ _SAME_COLUMN = 1e-6
 
 
 def layouts(value: Tensor, shape: tuple[int, ...], *, strict: bool = False) -> Iterator[Tensor]:
-    """The value in this shape, in every way that keeps its axes: the usual ones first. Where there
-    is none, its elements in their order, unless `strict`."""
+    """Yield the value in this shape, in every way that keeps its axes, the usual ways first. If
+    there is none, yield its elements in their order, unless `strict`."""
     yield from islice(_layouts(value, tuple(shape), strict), MAX_LAYOUTS)
 
 
@@ -118,8 +119,8 @@ def _with_repeats(value: Tensor, shape: tuple[int, ...]) -> Tensor | None:
 def aligned(
     value: Tensor, other: Tensor, tolerance: float, *, strict: bool = False
 ) -> Tensor | None:
-    """`other` in the shape of `value`, in the layout in which they are equal; None if there is
-    none."""
+    """Return `other` in the shape of `value`, in the layout in which they are equal; None if there
+    is none."""
     for layout in layouts(other, tuple(value.shape), strict=strict):
         if close(value, layout, tolerance):
             return layout
@@ -127,13 +128,15 @@ def aligned(
 
 
 def close(one: Tensor, other: Tensor, tolerance: float) -> bool:
-    """Whether two tensors of a shape are equal, element by element, up to a share of their size."""
+    """Tell whether two tensors of one shape are equal, element by element, up to a share of their
+    size."""
     return relative(one, other) <= tolerance
 
 
 def relative(one: Tensor, other: Tensor) -> float:
-    """The largest difference of elements, as a share of the largest element. What is masked (huge
-    or infinite in both) is equal; in one of them only, it is infinitely far."""
+    """Return the largest difference of elements, as a share of the largest element. Elements that
+    are masked (huge or infinite) in both count as equal; if only one is masked, the difference is
+    infinite."""
     one, other = one.to(torch.float64), other.to(torch.float64)
     hidden, also = ~(one.abs() < 1e8), ~(other.abs() < 1e8)
     if not torch.equal(hidden, also):
@@ -146,8 +149,8 @@ def relative(one: Tensor, other: Tensor) -> float:
 
 
 def column_order(wanted: Tensor, given: Tensor) -> Tensor | None:
-    """The order in which the columns of one tensor are those of the other; None if there is none.
-    Columns are distinguished by their products with random numbers."""
+    """Return the order in which the columns of one tensor are those of the other; None if there is
+    none. Columns are distinguished by their products with random numbers."""
     if wanted.shape != given.shape:
         return None
     n = wanted.shape[-1]

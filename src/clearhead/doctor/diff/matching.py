@@ -1,5 +1,5 @@
-"""Which tensors both programs have; and where, on the way to the output, the port's first tensor is
-that the reference does not have."""
+"""Finds the tensors that both programs have, and the first tensor of the port, on the way to the
+output, that the reference does not have."""
 
 import math
 from collections import Counter
@@ -19,8 +19,8 @@ _USUAL_NOISE = 1e-7
 
 
 def side_by_side(one: Recording, other: Recording) -> Iterator[tuple[Operation, Operation | None]]:
-    """The operations of a run, each with the same one of a run in another precision, which may have
-    fewer or more casts."""
+    """Return the operations of a run, each with the same operation of a run in another precision,
+    which may have fewer or more casts."""
     seen: Counter[object] = Counter()
     found: dict[object, Operation] = {}
     for operation in other.operations:
@@ -33,8 +33,8 @@ def side_by_side(one: Recording, other: Recording) -> Iterator[tuple[Operation, 
 
 
 def add_noise(recording: Recording, single: Recording) -> float:
-    """Notes at each operation how far the run in single precision is from the one in double, and
-    returns the largest difference of the logits, as a share of their size."""
+    """Record at each operation how far the run in single precision is from the run in double
+    precision, and return the largest difference of the logits, as a share of their size."""
     for operation, other in side_by_side(recording, single):
         before = max((recording.operations[i].noise for i in operation.inputs), default=0.0)
         if other is None or other.fingerprint is None or operation.fingerprint is None:
@@ -72,15 +72,15 @@ class Matching:
         self.reference_readers = consumers(reference.operations)
 
     def equals(self, operations: Iterable[Operation]) -> dict[int, Equal]:
-        """The equals of these operations of another run of the port."""
+        """Return the equals of these operations of another run of the port."""
         return self._index.equals(operations)
 
     def knows(self, index: int) -> bool:
-        """Whether the reference has this tensor of the port."""
+        """Tell whether the reference has this tensor of the port."""
         return index in self.of_port or self.port.operations[index].fingerprint is None
 
     def is_used(self, index: int) -> bool:
-        """Whether the port has this tensor of the reference, or all parts of it."""
+        """Tell whether the port has this tensor of the reference, or all parts of it."""
         operations = self.reference.operations
         if index in self.of_reference or operations[index].fingerprint is None:
             return True
@@ -103,23 +103,24 @@ class Matching:
         return found
 
     def whole(self, operation: Operation) -> Operation:
-        """The operation of the reference of whose result this one is a part; itself, if it is
-        none."""
+        """Return the operation of the reference of whose result this one is a part, or the
+        operation itself if it is no part."""
         if operation.nth is None:
             return operation
         operations = self.reference.operations
         return operations[root(operations, operation.inputs[0])]
 
     def count_parts(self, index: int) -> int:
-        """Into how many a tensor of the reference was divided; 0, if it was not."""
+        """Return into how many parts a tensor of the reference was divided; 0 if it was not."""
         return self.n_parts.get(self.part(index, 0), 0)
 
     def part(self, index: int, nth: int) -> int:
-        """The n-th part of a tensor of the reference; itself, if it has none."""
+        """Return the n-th part of a tensor of the reference, or the tensor itself if it has no
+        parts."""
         return self._parts.get((root(self.reference.operations, index), nth), index)
 
     def forget_outputs(self) -> None:
-        """The two outputs, and what they are views of, count as unknown."""
+        """Let the two outputs, and the tensors of which they are views, count as unknown."""
         for recording, equals in ((self.port, self.of_port), (self.reference, self.of_reference)):
             index = recording.output
             while index is not None:
@@ -128,12 +129,13 @@ class Matching:
                 index = operation.inputs[0] if operation.reorders and operation.inputs else None
 
     def port_frontier(self) -> list[int]:
-        """Operations of the port on the way to its output: what they read is known, their result
-        is not. The first that ran is the first."""
+        """Return operations of the port on the way to its output that read known tensors but have
+        an unknown result, in the order in which they ran."""
         return _frontier(self.port, self.knows)[0]
 
     def joins(self, side: Role) -> list[int]:
-        """Computed tensors through which everything unknown passes on its way to the output."""
+        """Return computed tensors through which everything unknown passes on its way to the
+        output."""
         recording = self.port if side == "port" else self.reference
         frontier, way = _frontier(recording, self.knows if side == "port" else self.is_used)
         readers = self.port_readers if side == "port" else self.reference_readers
@@ -146,14 +148,15 @@ class Matching:
         return found
 
     def reference_frontier(self) -> list[int]:
-        """The operations that the reference computes directly from common tensors."""
+        """Return the operations that the reference computes directly from common tensors."""
         return _frontier(self.reference, self.is_used)[0]
 
 
 def loops(matching: Matching) -> frozenset[tuple[int, int]]:
-    """Where the port has no equal, because it computes in a loop what the reference computes at
-    once: the numbers of elements of the reference's results, and in how many parts the port has
-    them. In a loop, the same lines make tensors of the same shape several times."""
+    """Find places where the port has no equal because it computes in a loop what the reference
+    computes at once. Returns the numbers of elements of the reference's results, and into how many
+    parts the port divides them. In a loop, the same lines make tensors of the same shape several
+    times."""
     ours, theirs = matching.port.operations, matching.reference.operations
     unknown = [o for o in ours if o.from_tokens and not matching.knows(o.index)]
     times = Counter((o.lines, o.name, o.shape) for o in unknown if not o.reorders)

@@ -1,6 +1,6 @@
-"""From a place where the reference's value restores what follows to the narrowest one: an operation
-that, given what the reference's operation reads, computes what the reference does, is not to blame;
-what it reads is."""
+"""Narrows a place where the reference's value restores the rest of the run. If an operation that is
+given the inputs of the reference's operation computes the same as the reference, it is not to
+blame; its inputs are."""
 
 from collections.abc import Callable, Iterator
 from dataclasses import replace
@@ -29,7 +29,7 @@ _JOINS = ("cat", "stack")
 
 
 def narrowed(substitution: Substitution, cut: Cut, depth: int = _DEPTH) -> list[Cut]:
-    """The cuts that explain this one; itself, if nothing narrower does."""
+    """Return the cuts that explain this one, or the cut itself if nothing narrower does."""
     if cut.kind == "replace" and depth:
         terms = _wrong_terms(substitution, cut)
         if terms:

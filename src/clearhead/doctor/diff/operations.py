@@ -1,4 +1,4 @@
-"""What a recording holds: operations, the lines that made them, and what went into them."""
+"""The content of a recording: operations, the lines that made them, and their inputs."""
 
 import math
 from collections.abc import Iterable, Iterator
@@ -23,7 +23,7 @@ class SourceLine:
 
     @property
     def text(self) -> str:
-        """What stands there."""
+        """The text of the line."""
         return getline(self.file, self.line).strip()
 
     def __str__(self) -> str:
@@ -87,48 +87,50 @@ class Operation:
 
     @property
     def is_leaf(self) -> bool:
-        """Whether no operation made it."""
+        """Whether no operation made the tensor."""
         return self.name in LEAVES
 
     @property
     def reorders(self) -> bool:
-        """Whether it only puts the elements of its first input into another order or shape."""
+        """Whether the operation only puts the elements of its first input into another order or
+        shape."""
         return self.name in _ORDER
 
     @property
     def is_view(self) -> bool:
-        """Whether it only gives its first input another shape: the elements keep their order."""
+        """Whether the operation only gives its first input another shape, in which the elements
+        keep their order."""
         return self.name in _VIEWS and not self.dtype.is_complex
 
     @property
     def selects(self) -> bool:
-        """Whether it takes a part of its first input."""
+        """Whether the operation takes a part of its first input."""
         return self.name in _PARTS
 
     @property
     def is_whole(self) -> bool:
-        """Whether it holds whole numbers only, as far as its fingerprint shows."""
+        """Whether the tensor holds only whole numbers, as far as its fingerprint shows."""
         found = self.fingerprint
         return found is not None and all(value.is_integer() for value in found.ranks)
 
     @property
     def counts(self) -> bool:
-        """Whether it holds different whole numbers."""
+        """Whether the tensor holds different whole numbers."""
         return self.is_whole and len(set(self.fingerprint.ranks if self.fingerprint else ())) > 2
 
     @property
     def line(self) -> SourceLine | None:
-        """The innermost line of the user's."""
+        """The innermost line of the user's code."""
         return self.lines[0] if self.lines else None
 
     @property
     def key(self) -> tuple[Any, ...]:
-        """What names it in a run of the same program in another precision."""
+        """A key that names the operation in a run of the same program in another precision."""
         return (self.name, self.label, self.lines[:3], self.shape)
 
 
 def consumers(operations: Iterable[Operation]) -> dict[int, list[int]]:
-    """For each operation, the ones that read it."""
+    """Return for each operation the ones that read it."""
     found: dict[int, list[int]] = {}
     for operation in operations:
         for source in dict.fromkeys(operation.inputs):
@@ -137,7 +139,7 @@ def consumers(operations: Iterable[Operation]) -> dict[int, list[int]]:
 
 
 def root(operations: list[Operation], index: int) -> int:
-    """The operation whose elements this one only puts into another order."""
+    """Return the operation whose elements this one only puts into another order."""
     while operations[index].reorders and operations[index].inputs:
         index = operations[index].inputs[0]
     return index
@@ -146,8 +148,8 @@ def root(operations: list[Operation], index: int) -> int:
 def split_shape(
     operations: list[Operation], readers: dict[int, list[int]], index: int
 ) -> tuple[int, ...]:
-    """A tensor's shape before lengths and batches were merged for a product, or after they are
-    split again: it shows their order. Its last axis is as it was."""
+    """Return a tensor's shape before lengths and batches were merged for a product, or after they
+    are split again, because it shows their order. The last axis does not change."""
     here = operations[index]
 
     def fits(operation: Operation) -> bool:
@@ -175,7 +177,7 @@ def _views_of(
 
 
 def shared_line(operation: Operation, others: list[Operation]) -> SourceLine | None:
-    """The operation's line in the innermost function call that it shares with the others."""
+    """Return the operation's line in the innermost function call that it shares with the others."""
     for frame, line in zip(operation.frames, operation.lines):
         if others and all(frame in other.frames for other in others):
             return line
@@ -184,7 +186,7 @@ def shared_line(operation: Operation, others: list[Operation]) -> SourceLine | N
 
 @dataclass(frozen=True)
 class Leaf:
-    """A tensor that a model or its caller brings."""
+    """A tensor that a model or its caller provides."""
 
     kind: str
     label: str
@@ -192,13 +194,14 @@ class Leaf:
 
     @cached_property
     def fingerprint(self) -> Fingerprint:
-        """Made when first asked for, and then kept: a table of words is large."""
+        """The fingerprint, which is computed when it is first needed and then kept, because a table
+        of words is large."""
         return fingerprint(self.tensor)
 
 
 @cache
 def own_folders() -> tuple[str, ...]:
-    """Lines in these folders are not the user's: torch, and the doctor itself."""
+    """Return the folders whose lines are not the user's: torch, and the doctor itself."""
     doctor = Path(__file__).parent.parent
     torch_folder = Path(torch.__file__).parent
     return (f"{torch_folder}/", f"{doctor}/")

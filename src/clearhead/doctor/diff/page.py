@@ -1,4 +1,4 @@
-"""A comparison as one self-contained HTML page, with both sources side by side."""
+"""Writes a comparison as one self-contained HTML page, with both sources side by side."""
 
 from html import escape
 from linecache import getlines
@@ -41,7 +41,7 @@ pre .port { background: var(--mark); } pre .reference { background: var(--there)
 
 
 def as_html(report: PortFacts, language: Language = "en") -> str:
-    """The comparison as one HTML page without external files."""
+    """Return the comparison as one HTML page without external files."""
     title = escape(
         word("comparison", language).format(port=report.port, reference=report.reference)
     )
@@ -74,7 +74,7 @@ def as_html(report: PortFacts, language: Language = "en") -> str:
 
 
 def as_fragment(report: PortFacts, language: Language = "en") -> str:
-    """For a notebook: the same, in a frame of its own."""
+    """Return the same page for a notebook, in a frame of its own."""
     page = escape(as_html(report, language), quote=True)
     return (
         f'<iframe srcdoc="{page}" sandbox style="width: 100%; height: 40rem; border: 0"></iframe>'

@@ -1,4 +1,4 @@
-"""The line of the port that a departure belongs to, and the reference's line beside it."""
+"""Finds the line of the port to which a departure belongs, and the reference's line beside it."""
 
 from .evidence import Cause, Evidence
 from .operations import Operation, SourceLine, root, shared_line
@@ -22,7 +22,7 @@ _NUMBERS = ("factor", "epsilon", "number", "base")
 
 
 def port_line(evidence: Evidence, cause: Cause | None) -> SourceLine | None:
-    """Where a reader would change the port."""
+    """Return the line where a reader would change the port."""
     line = _line_that_computes(evidence, cause)
     if line is None:
         return None
@@ -242,7 +242,8 @@ def _first_reading(evidence: Evidence, source: Operation) -> SourceLine | None:
 
 
 def region_lines(operations: list[Operation], result: Operation) -> tuple[SourceLine, ...]:
-    """The lines between common tensors and here, each once, in the order in which they ran."""
+    """Return the lines between common tensors and this place, each once, in the order in which they
+    ran."""
     lines = [o.line for o in operations if o.from_tokens == result.from_tokens and o.line]
     return tuple(dict.fromkeys([*lines, *([result.line] if result.line else [])]))
 

@@ -1,5 +1,6 @@
-"""One run of a model, operation by operation: fingerprints are kept, tensors are not. A second run
-repeats it, keeps the tensors that it is asked for, and puts other values in place of some."""
+"""Runs a model once and records it, operation by operation. Fingerprints are kept, and tensors are
+not. A second run repeats the first, keeps the tensors that are wanted, and replaces some by other
+values."""
 
 import sys
 from collections.abc import Callable, Mapping
@@ -60,7 +61,7 @@ class Plan:
 
 
 def mapped(arguments: Any, change: Callable[[Any], Any]) -> Any:
-    """Arguments of an operation with each value changed: they are nested at most once."""
+    """Map each value in the arguments of an operation, which are nested at most once."""
     if isinstance(arguments, dict):
         return {name: mapped(value, change) for name, value in arguments.items()}
     if isinstance(arguments, list | tuple):
@@ -69,15 +70,15 @@ def mapped(arguments: Any, change: Callable[[Any], Any]) -> Any:
 
 
 def tensors_in(arguments: Any) -> list[Tensor]:
-    """The tensors among arguments or results, in their order."""
+    """Return the tensors among arguments or results, in their order."""
     found: list[Tensor] = []
     mapped(arguments, lambda value: found.append(value) if isinstance(value, Tensor) else None)
     return found
 
 
 def like(value: Tensor, tensor: Tensor) -> Tensor:
-    """A value in the shape and the order in memory of a tensor: where a program reshapes, the one
-    decides whether it copies. Few bits would round it."""
+    """Return a value in the shape and memory order of a tensor. If a program reshapes, the memory
+    order decides whether it copies. Few bits would round the value."""
     value = value.to(value.dtype if tensor.dtype in LOW else tensor.dtype).reshape(tensor.shape)
     if 0 in tensor.stride() and tensor.numel() > 1:  # expanded: its elements share memory
         return value.clone()
@@ -94,7 +95,7 @@ class Slot:
 
 @dataclass(frozen=True)
 class RecordedCall:
-    """A call that can be made again, without the model."""
+    """A call that can be repeated without the model."""
 
     func: Any
     args: Any
@@ -104,7 +105,7 @@ class RecordedCall:
 
 @dataclass
 class Recording:
-    """What a run left."""
+    """What a run has recorded."""
 
     operations: list[Operation]
     steps: list[RecordedCall]
@@ -128,7 +129,8 @@ def record(
     *,
     seed: int = 0,
 ) -> Recording:
-    """Runs `call` and records it. `leaves`: what the model and its caller bring, by id."""
+    """Run `call` and record it. `leaves` are the tensors that the model and its caller provide, by
+    id."""
     plan = plan or Plan()
     recorder = _Recorder(plan, leaves)
     default = torch.get_default_dtype()
@@ -249,7 +251,7 @@ class _Recorder(TorchDispatchMode):
         return Slot(self.index_of(value)) if isinstance(value, torch.Tensor) else value
 
     def index_of(self, tensor: Tensor) -> int:
-        """The operation that made this tensor; new tensors become leaves."""
+        """Return the operation that made this tensor. New tensors become leaves."""
         now = len(self.operations)
         written = self._written.get(_storage(tensor))
         if tensor in self._seen:

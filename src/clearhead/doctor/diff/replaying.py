@@ -1,5 +1,5 @@
-"""A part of a run once more, without the model: only what depends on a changed value is computed
-again. So hundreds of changes can be tried."""
+"""Replays a part of a run without the model. Only operations that depend on a changed value are
+computed again, so that hundreds of changes can be tried."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
@@ -15,7 +15,8 @@ from .sides import Program
 
 
 class CannotReplayError(Exception):
-    """Memory that several tensors share was written: only the model itself can be run again."""
+    """Raised if memory that several tensors share was written: then only the model itself can be
+    run again."""
 
 
 @dataclass
@@ -63,7 +64,7 @@ class Replay:
         return operation.reorders and bool(operation.inputs) and self._is_light(operation.inputs[0])
 
     def value(self, index: int) -> Tensor:
-        """The result of an operation in the run as it was."""
+        """Return the result of an operation in the original run."""
         if index in self.values:
             return self.values[index]
         operation = self.operations[index]
@@ -76,7 +77,7 @@ class Replay:
         return self.values[index]
 
     def change(self, change: ChangedValues, stop_after: int | None = None) -> dict[int, Tensor]:
-        """The results that are other with this change."""
+        """Return the results that differ with this change."""
         last = self.last if stop_after is None else min(stop_after, self.last)
         changed = {
             i: like(value, self.value(i)) for i, value in change.replace.items() if i <= self.last
@@ -145,5 +146,5 @@ def _run(step: RecordedCall, value_of: Any, edits: dict[str, tuple[float, float]
 
 
 def is_computed(operation: Operation) -> bool:
-    """Whether it computes numbers, and does not only reorder or bring them."""
+    """Tell whether an operation computes numbers, and does not only reorder or provide them."""
     return not (operation.reorders or operation.is_leaf)

@@ -1,5 +1,5 @@
-"""Which value of the reference goes where in the port is found by trying: the place after which
-most tensors have an equal is where the port departs."""
+"""Finds by trying which value of the reference goes where in the port. The port departs at the
+place after which most tensors have an equal."""
 
 import math
 import time
@@ -35,9 +35,9 @@ follows."""
 
 
 def best_cuts(s: Substitution, earlier: Collection[Cut] = ()) -> list[Cut]:
-    """The trial after which most tensors have an equal again, and others that restore as much;
-    empty, if none helps. Earlier cuts are tried first at the same lines: a bug in one layer is in
-    all."""
+    """Return the trial after which most tensors have an equal again, and others that restore as
+    many; empty if none helps. Earlier cuts at the same lines are tried first, because a bug in one
+    layer is in all layers."""
     trials = _Trials(s).sorted()
     patterns = {_pattern(s, cut) for cut in earlier}
     best = _best_of(s, (cut for cut in trials if _pattern(s, cut) in patterns))
@@ -121,7 +121,7 @@ class _Trials:
                 self._distances[index] = self._distances[whole]
 
     def sorted(self) -> list[Cut]:
-        """The likeliest first."""
+        """Return the likeliest first."""
         self.s.their_values(set(self._candidates))  # one run of the reference gives all of them
         ranked = [*self._replacements(), *self._bypasses(), *self._insertions()]
         return [cut for _, cut in sorted(ranked, key=lambda trial: trial[0])]

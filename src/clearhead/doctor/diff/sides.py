@@ -1,4 +1,4 @@
-"""The two programs, and how each is run: calling works as in the doctor."""
+"""The two programs, and how each is run. Calls work as in the doctor."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
@@ -42,7 +42,7 @@ class Program:
     """Whether each run begins with a new copy of the model, in which a cache may live."""
 
     def run(self, plan: Plan | None = None) -> Recording:
-        """A recorded run, with the fixes so far."""
+        """Return a recorded run, with the fixes so far."""
         plan = plan or Plan()
         fixed = replace(
             plan,
@@ -54,7 +54,7 @@ class Program:
         return record(lambda: self.call(model), self.leaves, fixed, seed=self.seed)
 
     def values(self, indices: set[int]) -> dict[int, Tensor]:
-        """The results of these operations, from a run that ends behind the last of them."""
+        """Return the results of these operations, from a run that ends after the last of them."""
         if not indices:
             return {}
         last = max(indices)
@@ -63,7 +63,7 @@ class Program:
 
     @property
     def n_parameters(self) -> int:
-        """How many numbers the model has learnt."""
+        """Return how many numbers the model has learnt."""
         return sum(parameter.numel() for parameter in self.model.parameters())
 
 
@@ -80,7 +80,7 @@ def two_sides(
     seed: int = 0,
     language: Language = "en",
 ) -> tuple[Program, Program, Inputs]:
-    """Both programs on the same inputs: given ones, or tokens that are drawn."""
+    """Return both programs with the same inputs, which are given, or tokens that are drawn."""
     if inputs is not None and not isinstance(inputs, CallInputs):
         return (
             _called_directly("reference", reference, inputs, seed),
@@ -103,7 +103,8 @@ def two_sides(
         )
 
     def like(known: Patient, model: nn.Module, calls: Calls | None) -> Patient:
-        """One of the two usually says what kind of model both are, and how many words there are."""
+        """Copy facts between the programs: often only one of them says what kind of model both are,
+        and how many words there are."""
         try:
             return patient_of(model, kind or known.kind, calls)
         except RecognitionError:
@@ -188,7 +189,7 @@ def _leaves(model: nn.Module, given: dict[str, Tensor]) -> dict[int, Leaf]:
 
 
 def first_output(output: Any) -> Tensor:
-    """The logits of a call: a tensor, `.logits`, an entry "logits", or the first tensor."""
+    """Return the logits of a call: a tensor, `.logits`, an entry "logits", or the first tensor."""
     if isinstance(output, Tensor):
         return output
     named = output.get("logits") if isinstance(output, Mapping) else getattr(output, "logits", None)

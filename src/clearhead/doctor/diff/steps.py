@@ -37,7 +37,7 @@ class Steps:
 def compare_steps(
     reference: Program, port: Program, inputs: CallInputs, bound: float
 ) -> Steps | None:
-    """None if the port has no cache that the doctor knows how to use."""
+    """Compare the steps; None if the port has no cache that the doctor knows how to use."""
     if port.patient is None or port.patient.calls.cached is None:
         return None
     length = inputs.tokens.shape[1]

@@ -1,5 +1,5 @@
-"""Puts the reference's value in place of the port's behind a departure; what follows then has
-equals again. `searching` finds which value goes where."""
+"""Puts the reference's value in place of the port's behind a departure, so that the rest of the run
+has equals again. `searching` finds which value goes where."""
 
 import math
 from collections.abc import Callable
@@ -36,7 +36,7 @@ _MIXES = ("mm", "bmm", "convolution", "sum", "mean", "amax", "var_mean", "var", 
 
 @dataclass(frozen=True)
 class OwnResults:
-    """What one of the two programs computes that the other does not."""
+    """Results that one of the two programs computes and the other does not."""
 
     operations: list[Operation]
     """All of the program's."""
@@ -56,7 +56,8 @@ class OwnResults:
         joins: list[int],
         is_known: Callable[[int], bool],
     ) -> "OwnResults":
-        """The operations of one program and their values, from what `Matching` knows about it."""
+        """Return the operations of one program and their values, from what `Matching` knows about
+        it."""
         operations = recording.operations
         joins = joins[:_JOINS]
         later = (o for o in operations[frontier[0] :] if o.from_tokens)
@@ -111,7 +112,8 @@ class Substitution:
         self._their_values: dict[int, Tensor] = {}
 
     def their_values(self, indices: set[int]) -> dict[int, Tensor]:
-        """Tensors of the reference. What is asked for next is near: a run keeps that as well."""
+        """Return tensors of the reference. The next ones that are wanted are near, so a run keeps
+        those as well."""
         missing = indices - self._their_values.keys()
         if missing:
             first, last = min(missing) - _WINDOW, max(missing) + _WINDOW // 2
@@ -121,8 +123,8 @@ class Substitution:
         return {i: self._their_values[i] for i in indices}
 
     def layouts(self, mine: int, theirs: int, value: Tensor | None = None) -> list[Tensor]:
-        """A tensor of the reference, or another value in its place, in the shape of one of the
-        port: the likeliest first."""
+        """Return a tensor of the reference, or another value in its place, in the shape of a tensor
+        of the port, the likeliest layout first."""
         value = self.their_values({theirs})[theirs] if value is None else value
         shape, matching = self.operations[mine].shape, self.matching
         fitting = list(layouts(value, shape))
@@ -134,8 +136,8 @@ class Substitution:
         return fitting
 
     def scored(self, cut: Cut) -> Cut:
-        """With how many more results have an equal with the reference's value in place, less those
-        that no longer have one."""
+        """Return how many more results have an equal with the reference's value in place, minus
+        those that no longer have one."""
         # Most trials fail at once: what reads the value next has no equal either.
         soon = self._end(max(cut.index, self.port_side.frontier[0]), _SOON)
         substituted = (cut.index, *cut.also)
@@ -144,8 +146,9 @@ class Substitution:
         return replace(cut, **self._gain(cut.change, substituted, self.end)._asdict())
 
     def restores(self, change: ChangedValues) -> bool:
-        """Whether the port's own operations, with something changed, have an equal again, and none
-        loses its own: what mixes elements among them, so that their order is right."""
+        """Tell whether the port's own operations, with something changed, have an equal again, and
+        none loses its own. This includes operations that mix elements, so that the order must be
+        right."""
         return self._gain(change, (), self.end).is_firm
 
     def _gain(self, change: ChangedValues, substituted: tuple[int, ...], last: int) -> _Gain:
@@ -179,22 +182,22 @@ class Substitution:
         return len(self.operations) - 1
 
     def at(self, mine: Operation, index: int, value: Tensor) -> Cut:
-        """The reference's value in the place of a result or a leaf."""
+        """Return a cut with the reference's value in the place of a result or a leaf."""
         if not mine.is_leaf and mine.name != "written":
             return Cut("replace", mine.index, index, value, also=self._same_tables(mine))
         calls = frozenset(o.call for o in self.operations if mine.index in o.inputs)
         return Cut("operand", mine.index, index, value, mine.index, calls)
 
     def entries(self) -> list[int]:
-        """Known tensors that the first unknown operations read, and the views of them that these
-        read, whose axes may be easier to find in the reference."""
+        """Return known tensors that the first unknown operations read, and the views of them that
+        these read, whose axes may be easier to find in the reference."""
         read = [i for index in self.port_side.frontier[:4] for i in self.operations[index].inputs]
         common = [i for i in read if self.operations[i].from_tokens and i in self.matching.of_port]
         roots = list(dict.fromkeys(map(self.root, common)))[:4]
         return roots + [i for i in dict.fromkeys(common) if i not in roots][:4]
 
     def sources_of(self, index: int) -> set[int]:
-        """Known tensors of which unknown operations make this one."""
+        """Return known tensors from which unknown operations make this one."""
         todo, visited, sources = [index], {index}, set[int]()
         while todo:
             for i in self.operations[todo.pop()].inputs:
@@ -208,7 +211,7 @@ class Substitution:
         return sources
 
     def as_bypass(self, cut: Cut) -> Cut | None:
-        """The same cut, where the reference's value is what the port's operations begin with."""
+        """Return the same cut, with the reference's value as the input of the port's operations."""
         equal = self.matching.of_reference.get(root(self.theirs, cut.reference))
         if equal is None or cut.kind != "replace":
             return None
@@ -218,11 +221,11 @@ class Substitution:
         return replace(cut, kind="bypass", source=source)
 
     def root(self, index: int) -> int:
-        """The tensor of which this one is a view."""
+        """Return the tensor of which this one is a view."""
         return root(self.operations, index)
 
     def is_read_only_by(self, calls: frozenset[int], index: int) -> bool:
-        """Whether no other call computes with a tensor of the port, or with views of it."""
+        """Tell whether no other call computes with a tensor of the port, or with views of it."""
         readers_of = self.matching.port_readers
         readers = [self.operations[i] for i in readers_of.get(self.root(index), ())]
         while readers:
@@ -235,8 +238,8 @@ class Substitution:
         return True
 
     def only_views(self, source: int, base: Operation) -> bool:
-        """Whether a tensor of the port has the elements of another in the same order, in another
-        shape."""
+        """Tell whether a tensor of the port has the elements of another in the same order, but in
+        another shape."""
         while source != base.index:
             operation = self.operations[source]
             if not operation.is_view:

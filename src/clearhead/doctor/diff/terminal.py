@@ -1,4 +1,4 @@
-"""A comparison for the terminal."""
+"""Shows a comparison in the terminal."""
 
 from io import StringIO
 
@@ -19,7 +19,7 @@ _MAX_FINDINGS = 12
 
 
 def as_renderable(report: PortFacts, language: Language = "en") -> RenderableType:
-    """What rich can print: a heading, weights, departures, and the result."""
+    """Return what rich can print: a heading, weights, departures, and the result."""
     parts: list[RenderableType] = [_heading(report, language)]
     if report.weights.findings:
         parts.append(_weights(report, language))
@@ -31,7 +31,7 @@ def as_renderable(report: PortFacts, language: Language = "en") -> RenderableTyp
 
 
 def as_text(report: PortFacts, language: Language = "en", *, width: int = 100) -> str:
-    """The same without colour, for log files and failing tests."""
+    """Return the same without colour, for log files and failing tests."""
     console = Console(file=StringIO(), width=width, no_color=True, highlight=False)
     console.print(as_renderable(report, language))
     assert isinstance(console.file, StringIO)

@@ -1,4 +1,5 @@
-"""Queries, keys and values by what two programs call them: which stand in each other's place."""
+"""Recognises queries, keys and values by the names in two programs, and finds those that are
+swapped."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -16,7 +17,7 @@ _ORDER = ("query", "key", "value")
 
 @dataclass(frozen=True)
 class WeightMatch:
-    """A parameter of the reference, and where it stands in the port."""
+    """A parameter of the reference, and its place in the port."""
 
     reference: str
     port: str
@@ -27,7 +28,7 @@ class WeightMatch:
 
 @dataclass(frozen=True)
 class WeightFinding:
-    """Something about the weights that is probably not meant."""
+    """Something about the weights that is probably not intended."""
 
     kind: str
     """missing, initial, other, swapped, layer, untied, duplicated, transposed or permuted."""

@@ -1,5 +1,5 @@
-"""Where the rows of one program's matrices stand in the other's: each row, and each column, is
-known by one number, its product with a fixed random vector."""
+"""Finds the rows of one program's matrices in the other's. Each row, and each column, is recognised
+by one number, its product with a fixed random vector."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -14,7 +14,8 @@ _SAME = 1e-6
 
 @dataclass(frozen=True)
 class RowMatch:
-    """Where the rows of a matrix stand: row i of the one is row (or column) `rows[i]` there."""
+    """Where the rows of a matrix are: row i of one matrix is row (or column) `rows[i]` of the
+    other."""
 
     name: str
     transposed: bool
@@ -38,8 +39,8 @@ def _probe(length: int) -> Tensor:
 
 
 def marks(matrix: Tensor) -> Tensor:
-    """A number for each row, which no other row has by chance; a fraction of the matrix at a time,
-    since a table of words in double precision is large."""
+    """Return a number for each row, which no other row has by chance. A part of the matrix is
+    computed at a time, since a table of words in double precision is large."""
     probe = _probe(matrix.shape[1])
     return torch.cat([part.to(torch.float64) @ probe for part in matrix.split(4096)])
 
@@ -62,7 +63,7 @@ class RowIndex:
         self._entries.setdefault(matrix.shape[1], []).append(entry)
 
     def find(self, tensor: Tensor) -> Iterator[RowMatch]:
-        """Everywhere that all rows of a matrix (or a vector) stand."""
+        """Return every place that has all rows of a matrix (or a vector)."""
         matrix = as_matrix(tensor)
         wanted = marks(matrix)
         bound = _SAME * max(float(tensor.abs().max()), 1e-30) * matrix.shape[1] ** 0.5
@@ -76,7 +77,7 @@ class RowIndex:
                 yield RowMatch(entry.name, entry.transposed, rows, len(entry.marks))
 
     def parts(self, tensor: Tensor) -> list[RowMatch]:
-        """The matrices into which this one was split: all of their rows stand in it."""
+        """Return the matrices into which this one was split: all of their rows are in it."""
         matrix = as_matrix(tensor)
         here = marks(matrix)
         bound = _SAME * max(float(tensor.abs().max()), 1e-30) * matrix.shape[1] ** 0.5
@@ -91,7 +92,7 @@ class RowIndex:
 
 
 def as_matrix(tensor: Tensor) -> Tensor:
-    """A vector is one row; more axes are merged behind the first."""
+    """Return a vector as a matrix of one row, and merge further axes behind the first."""
     tensor = tensor.detach()
     return tensor[None] if tensor.dim() < 2 else tensor.flatten(1)
 
@@ -113,7 +114,7 @@ def _rows(wanted: Tensor, marks: Tensor, bound: float) -> Tensor | None:
 
 
 def describe_rows(match: RowMatch) -> tuple[str, str]:
-    """The kind of correspondence, and its figures."""
+    """Return the kind of correspondence, and its figures."""
     rows, n = match.rows.tolist(), len(match.rows)
     first = rows[0]
     if rows == list(range(first, first + n)):

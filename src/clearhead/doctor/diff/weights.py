@@ -1,4 +1,4 @@
-"""Which parameter of the reference appears where in the port, by value; and what does not."""
+"""Finds by value where each parameter of the reference appears in the port, and which do not."""
 
 import re
 from collections import Counter
@@ -18,7 +18,7 @@ _NUMBER = re.compile(r"(?<![^.])\d+(?![^.])")
 
 @dataclass
 class CommonWeights:
-    """What both models have in common."""
+    """The weights that both models have in common."""
 
     matches: list[WeightMatch] = field(default_factory=list)
     findings: list[WeightFinding] = field(default_factory=list)
@@ -29,12 +29,12 @@ class CommonWeights:
 
     @property
     def common(self) -> bool:
-        """Whether the two can be compared at all."""
+        """Tell whether the two models can be compared at all."""
         return self.share >= _ENOUGH
 
 
 def compare_weights(reference: nn.Module, port: nn.Module) -> CommonWeights:
-    """Every parameter of the reference is looked up among the port's, by value."""
+    """Search for every parameter of the reference among the port's, by value."""
     theirs, ours = _tensors(reference), _tensors(port)
     index = RowIndex({name: t for name, t in ours.items() if not _is_constant(t)})
     found = CommonWeights()
@@ -334,8 +334,8 @@ def _looks_initial(tensor: Tensor) -> bool:
 
 
 def by_shape(theirs: dict[str, Tensor], ours: dict[str, Tensor]) -> dict[str, str]:
-    """Port ← reference, where each shape occurs equally often in both: in the order in which the
-    models define them. Empty, if shapes do not determine it."""
+    """Match port and reference by shape, if each shape occurs equally often in both: in the order
+    in which the models define them. Empty if shapes do not determine the match."""
     shapes: dict[tuple[int, ...], tuple[list[str], list[str]]] = {}
     for n, tensors in enumerate((theirs, ours)):
         for name, tensor in tensors.items():
@@ -347,7 +347,7 @@ def by_shape(theirs: dict[str, Tensor], ours: dict[str, Tensor]) -> dict[str, st
 
 @torch.no_grad()
 def copy_by_shape(reference: nn.Module, port: nn.Module, mapping: dict[str, str]) -> None:
-    """Writes the reference's weights into the port."""
+    """Write the reference's weights into the port."""
     theirs, ours = dict(reference.named_parameters()), dict(port.named_parameters())
     for name, other in mapping.items():
         ours[name].copy_(theirs[other])

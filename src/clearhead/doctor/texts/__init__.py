@@ -1,5 +1,5 @@
-"""What the doctor says, in two languages. The sentences are data, in the files beside this one:
-`en.toml` and `zh.toml` have the same keys; `code.toml` has the wrong and the right lines."""
+"""The doctor's sentences, in two languages. They are data, in the files beside this one: `en.toml`
+and `zh.toml` have the same keys; `code.toml` has the wrong and the right lines."""
 
 import tomllib
 from collections.abc import Iterable
@@ -31,14 +31,14 @@ class Explanation:
 
 @cache
 def sentences(language: Language) -> dict[str, Any]:
-    """The texts of a language, from its TOML file."""
+    """Return the texts of a language, from its TOML file."""
     return _read(f"{language}.toml")
 
 
 @cache
 def code() -> dict[str, dict[str, str]]:
-    """The lines that are usually wrong, and their correction: one pair per check, per case where
-    cases differ, and per origin (`check:origin`) where that is known."""
+    """Return the lines that are usually wrong, and their correction. There is one pair per check,
+    per case if cases differ, and per origin (`check:origin`) if that is known."""
     return _read("code.toml")
 
 
@@ -47,8 +47,8 @@ def _read(name: str) -> dict[str, Any]:
 
 
 def explain(finding: Finding, language: Language) -> Explanation:
-    """A finding in words: title, reason, place and fix. What it was traced to comes first, then its
-    case, then its check."""
+    """Explain a finding in words: title, reason, place and fix. The text about its origin comes
+    first, then that about its case, and then that about its check."""
     check, _, case = finding.case.partition(".")
     text = sentences(language)["checks"][check]
     traced: dict[str, str] = text.get("origins", {}).get(finding.origin, {})
@@ -69,23 +69,23 @@ def explain(finding: Finding, language: Language) -> Explanation:
 
 
 def word(key: str, language: Language) -> str:
-    """A word of the report itself: a heading, a severity."""
+    """Return a word of the report itself: a heading or a severity."""
     return sentences(language)["words"][key]
 
 
 def error_text(key: str, language: Language, **numbers: object) -> str:
-    """Why a model could not be examined."""
+    """Say why a model could not be examined."""
     named = {"package": PACKAGE, "command": COMMAND, "transformers": TRANSFORMERS}
     return sentences(language)["errors"][key].strip("\n").format(**named, **numbers)
 
 
 def listed(names: Iterable[str], language: Language) -> str:
-    """Names one after the other, as the language writes a list."""
+    """List names as the language writes a list."""
     return word("comma", language).join(names)
 
 
 def nearest_text(given: object, known: Iterable[str], language: Language) -> str:
-    """The remedy for a mistyped word: the closest known one, or all of them."""
+    """Return the remedy for a mistyped word: the closest known one, or all of them."""
     word, known = str(given), list(known)
     # The search takes long for more than a word.
     close = get_close_matches(word, known, n=1) if len(word) <= _MAX_WORD else []
@@ -95,17 +95,17 @@ def nearest_text(given: object, known: Iterable[str], language: Language) -> str
 
 
 def ability_name(key: str, language: Language) -> str:
-    """What was recognised, by its name in the report."""
+    """Return the report's name for a recognised ability."""
     return sentences(language)["recognised"][key]
 
 
 def place_name(place: str, language: Language) -> str:
-    """A path in the module tree; the empty one is the model itself."""
+    """Return a path in the module tree; the empty path is the model itself."""
     return place or word("own_forward", language)
 
 
 def verdict(outcome: Outcome, language: Language) -> str:
-    """How a check ended, and why it did not apply or could not run."""
+    """Say how a check ended, and why it did not apply or could not run."""
     status = word(outcome.status.replace(" ", "_"), language)
     if outcome.reason is None:
         return status
@@ -116,7 +116,7 @@ def verdict(outcome: Outcome, language: Language) -> str:
 def summary(
     findings: tuple[Finding, ...], outcomes: tuple[Outcome, ...], language: Language
 ) -> str:
-    """The last line: how much was found, or that nothing was; and what was not examined."""
+    """Return the last line: how much was found, or that nothing was; and what was not examined."""
     not_run = [outcome.check for outcome in outcomes if outcome.status == "could not run"]
     if not not_run:
         return _counts(findings, language) if findings else word("healthy", language)
@@ -140,5 +140,5 @@ def _counts(findings: tuple[Finding, ...], language: Language) -> str:
 
 
 def stopped(outcome: Outcome, language: Language) -> str:
-    """Why a check could not run."""
+    """Say why a check could not run."""
     return word("stopped", language).format(check=outcome.check, reason=outcome.reason)
