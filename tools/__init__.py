@@ -1,1 +1,2 @@
-"""What writes the tables and pictures of the pages, and the result files of measurements."""
+"""Programs that write the tables and pictures of the pages, and the result files of
+measurements."""

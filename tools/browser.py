@@ -1,4 +1,4 @@
-"""A folder of static files in a browser that reaches nothing else: Debian's chromium."""
+"""Opens a folder of static files in a browser (Debian's chromium) that reaches nothing else."""
 
 import functools
 import shutil
@@ -12,12 +12,12 @@ from typing import Any
 
 class QuietHandler(SimpleHTTPRequestHandler):
     def log_message(self, format: str, *args: Any) -> None:
-        """Nothing: there are hundreds of requests."""
+        """Log nothing, because there are hundreds of requests."""
 
 
 @contextmanager
 def served(folder: Path) -> Iterator[str]:
-    """The address of the folder, on this machine only."""
+    """Serve the folder on this machine only, and return its address."""
     handler = functools.partial(QuietHandler, directory=str(folder))
     server = ThreadingHTTPServer(("127.0.0.1", 0), handler)
     threading.Thread(target=server.serve_forever, daemon=True).start()
@@ -30,8 +30,8 @@ def served(folder: Path) -> Iterator[str]:
 
 @contextmanager
 def opened(folder: Path, **options: Any) -> Iterator[Any]:
-    """A browser's page that has gone nowhere yet; `/` is the folder. `options` are those of a
-    browser's context."""
+    """Open an empty page in a browser, where `/` is the folder. `options` are those of a browser's
+    context."""
     from playwright.sync_api import sync_playwright
 
     with served(folder) as base, sync_playwright() as p:

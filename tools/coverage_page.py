@@ -1,4 +1,5 @@
-"""The table of docs/*/studies.md, from the result file that `python -m benchmarks.intervals` wrote.
+"""Writes the table of docs/*/studies.md, from the result file that `python -m benchmarks.intervals`
+wrote.
 
 python -m tools.coverage_page      # writes it into both languages' pages
 """
@@ -44,7 +45,7 @@ WORDS = {
 
 
 def with_coverage(text: str, language: str) -> str:
-    """A page with the table that the result file makes."""
+    """Return a page with the table that the result file gives."""
     rows = json.loads((FOLDER / "intervals.json").read_text(encoding="utf-8"))["rows"]
     heads, cases, kinds_of_effects, intervals = WORDS[language]
     lines = [heads, "|---" * (heads.count("|") - 1) + "|"]

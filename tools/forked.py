@@ -1,5 +1,5 @@
-"""A function in a process of its own, which begins with everything imported: importing torch and
-transformers takes longer than many an examination."""
+"""Runs a function in a process of its own, which starts with everything imported: importing torch
+and transformers takes longer than many examinations."""
 
 import multiprocessing
 from collections.abc import Callable
@@ -8,7 +8,8 @@ from typing import Any
 
 
 def forked(function: Callable[..., Any], *arguments: Any, seconds: float) -> Any:
-    """What the function returns. Raises RuntimeError where its process dies or takes too long."""
+    """Return what the function returns. Raises RuntimeError if its process dies or takes too
+    long."""
     context = multiprocessing.get_context("fork")
     ours, theirs = context.Pipe(duplex=False)
     process = context.Process(target=_send, args=(theirs, function, *arguments))

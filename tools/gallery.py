@@ -1,11 +1,12 @@
-"""The live pages of the shipped models, for the site: in each, the model runs in the browser.
+"""Makes the live pages of the shipped models, for the site. In each page, the model runs in the
+browser.
 
     npm install onnxruntime-web@1.30.0 @huggingface/tokenizers@0.2.0
     bash .ci/docs build/site
     python -m tools.gallery build/site
 
 Writes SITE/live/MODEL, and SITE/live/sizes.json, from which a panel of the site knows how many
-megabytes it would fetch. Without them the site's panels are pictures.
+megabytes it would fetch. Without these files, the panels are pictures.
 """
 
 import argparse

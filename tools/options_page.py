@@ -1,4 +1,4 @@
-"""The table of docs/en/options.md, from the explanations in `config/model.py`.
+"""Writes the table of docs/en/options.md, from the explanations in `config/model.py`.
 
 python -m tools.options_page      # writes it into the page; docs/zh is translated by hand
 """
@@ -14,7 +14,7 @@ PAGE = Path(__file__).parent.parent / "docs" / "en" / "options.md"
 
 
 def values_of(name: str) -> str:
-    """What the option can be, the default first."""
+    """Return the values of an option, the default first."""
     hint: Any = get_type_hints(ModelConfig)[name]
     default = ModelConfig.__dataclass_fields__[name].default
     if words := [word for word in get_args(hint) if isinstance(word, str)]:
@@ -35,7 +35,7 @@ def options_table() -> str:
 
 
 def with_options(text: str) -> str:
-    """The page with its table made anew."""
+    """Return the page with its table made anew."""
     (table,) = re.findall(r"(?:^\|.*\n)+", text, flags=re.M)
     return text.replace(table, options_table())
 

@@ -1,4 +1,4 @@
-"""The table of docs/*/recipes.md, from the lines that `python -m benchmarks.own_text` wrote.
+"""Writes the table of docs/*/recipes.md, from the lines that `python -m benchmarks.own_text` wrote.
 
 python -m tools.own_text_page      # writes it into both languages' pages
 """
@@ -38,8 +38,8 @@ SCORES = {
 
 
 def table(language: str) -> str:
-    """Rows are jobs, columns are core minutes; a run that has not been made is an empty cell, and
-    several seeds are a mean with their standard deviation."""
+    """Make the table. Rows are jobs, and columns are core minutes. A run that has not been made is
+    an empty cell, and several seeds are a mean with their standard deviation."""
     i = list(HEADINGS).index(language)
     text, score, minutes, by_hand = HEADINGS[language]
     lines = [json.loads(line) for line in LINES.read_text(encoding="utf-8").splitlines()]

@@ -1,4 +1,5 @@
-"""The tables of the peers in docs/*/comparison.md, from benchmarks/results/peers.jsonl."""
+"""Writes the tables of the other tools in docs/*/comparison.md, from
+benchmarks/results/peers.jsonl."""
 
 import json
 import re
@@ -56,7 +57,7 @@ CELL = {"en": "{BLEU:.1f} ({steps:,})", "zh": "{BLEU:.1f}（{steps:,}）"}
 
 
 def place(task: str) -> re.Pattern[str]:
-    """Where a page has the table of a task."""
+    """Return the place of a task's table on a page."""
     return re.compile(rf"(?<=<!-- {task} -->\n).*?(?=<!-- end of {task} -->)", flags=re.S)
 
 
@@ -68,7 +69,7 @@ def read_lines(task: str) -> list[dict[str, Any]]:
 
 
 def table(task: str, language: str) -> str:
-    """Rows are runs."""
+    """Make a table, with a row for each run."""
     rows = [HEADINGS[task][language], ("---",) * len(HEADINGS[task][language])]
     lines = read_lines(task)
     for run, settings in SETTINGS[task].items():
@@ -82,7 +83,8 @@ def table(task: str, language: str) -> str:
 
 
 def _result(lines: list[dict[str, Any]], language: str) -> list[str]:
-    """Of one run: its size, last loss and time, or the score and the updates at each mark."""
+    """Return the results of one run: its size, last loss and time, or the score and the updates at
+    each mark."""
     if "points" in lines[0]:
         last = lines[0]["points"][-1]
         return [f"{last['parameters']:,}", f"{last['loss']:.3f}", f"{last['core_seconds']:.0f}"]
@@ -91,7 +93,7 @@ def _result(lines: list[dict[str, Any]], language: str) -> list[str]:
 
 
 def with_tables(page: str, language: str) -> str:
-    """The page with the tables that the result file makes."""
+    """Return the page with the tables that the result file gives."""
     for task in TASKS:
         page, n = place(task).subn(table(task, language).replace("\\", r"\\"), page)
         assert n == 1, f"docs/{language}/comparison.md has no place for the table of {task}"

@@ -1,5 +1,5 @@
-"""The planner's memory of a rank beside what `python -m benchmarks.rank_memory` measured, and the
-tables of docs/*/scale.md that show both.
+"""Compares the planner's memory of a rank with what `python -m benchmarks.rank_memory` measured,
+and writes the tables of docs/*/scale.md that show both.
 
     python -m tools.rank_memory_page      # writes them into both languages' pages
 """
@@ -29,8 +29,8 @@ _ADJUSTED = ModelConfig(
     p_dropout=0.0,
 )
 MODELS = {
-    # What is gathered and reduced at which moment was found with the first one; the second one is
-    # only compared.
+    # The moments at which tensors are gathered and reduced were found with the first result; the
+    # second is only compared.
     "llama-like, tied": _ADJUSTED,
     "gpt-like, untied": replace(
         _ADJUSTED,
@@ -72,7 +72,7 @@ def case(recompute: bool, layout: str) -> str:
 
 
 def planned(name: str, layout: str, recompute: bool) -> float:
-    """MB at the peak."""
+    """Return the planned megabytes at the peak."""
     model = MODELS[name]
     asked = replace(LAYOUTS[layout], recompute=recompute)
     train = config(asked, recompute)
@@ -80,7 +80,7 @@ def planned(name: str, layout: str, recompute: bool) -> float:
 
 
 def compared(name: str, measured: dict[str, float]) -> dict[str, dict[str, float]]:
-    """Each case, and each difference between numbers of ranks, with the planner's figure."""
+    """Return each case, and each difference between numbers of ranks, with the planner's figure."""
     rows: dict[str, dict[str, float]] = {}
     for recompute in (False, True):
         sizes = {
@@ -122,8 +122,8 @@ WORDS = {  # in Chinese
 
 
 def tables(language: str) -> str:
-    """Peaks by layout, then the differences between numbers of ranks; each measured, with the error
-    of the plan."""
+    """Return the tables: peaks by layout, and then the differences between numbers of ranks. Each
+    row has the measurement and the error of the plan."""
 
     def word(english: str) -> str:
         return WORDS[english] if language == "zh" else english

@@ -1,5 +1,5 @@
-"""Builds both packages twice, each from a clone of its own, compares every byte, and installs them
-as a stranger would.
+"""Builds both packages twice, each from a clone of its own, compares every byte, and installs the
+packages in new environments, as users would.
 
     python -m tools.release [--out FOLDER]
 
@@ -38,7 +38,7 @@ TRANSLATE = ("-P", "-m", "clearhead", "translate", "tatoeba-en-zh")
 
 
 def run(*command: object, **options: Any) -> str:
-    """What a command prints; it must not fail."""
+    """Run a command, which must not fail, and return what it prints."""
     words = [str(word) for word in command]
     print("+", *words, flush=True)
     done = subprocess.run(words, text=True, stdout=subprocess.PIPE, check=True, **options)
@@ -46,7 +46,8 @@ def run(*command: object, **options: Any) -> str:
 
 
 def environment(folder: Path, *packages: object) -> Path:
-    """The interpreter of a new environment that has these packages, and torch's exact version."""
+    """Make a new environment with these packages and torch's exact version. Returns its
+    interpreter."""
     venv.create(folder, with_pip=True)
     python = folder / "bin" / "python"
     if packages:
@@ -70,7 +71,7 @@ def commit_of(name: str) -> str:
 
 
 def build(python: Path, checkout: Path, out: Path, projects: tuple[str, ...] = PROJECTS) -> Path:
-    """Archives whose only date is the commit's."""
+    """Build archives in which the commit's date is the only date."""
     date = run("git", "-C", checkout, "log", "-1", "--format=%ct").strip()
     for project in projects:
         run(python, "-m", "build", "--no-isolation", "--outdir", out, checkout / project,
@@ -86,7 +87,7 @@ def hashes(folder: Path) -> dict[str, str]:
 
 
 def contents(wheel: Path) -> dict[str, int]:
-    """Bytes by folder, after looking at every name."""
+    """Return the bytes in each folder, after checking every name."""
     package = wheel.name.split("-")[0]
     folders: Counter[str] = Counter()
     with zipfile.ZipFile(wheel) as archive:
@@ -103,7 +104,7 @@ def contents(wheel: Path) -> dict[str, int]:
 
 
 def files_of(python: Path) -> set[str]:
-    """Every file of an environment but compiled ones, which pip removes by folder."""
+    """Return every file of an environment except compiled ones, which pip removes by folder."""
     root = python.parent.parent
     return {str(p.relative_to(root)) for p in root.rglob("*") if p.suffix != ".pyc"}
 
@@ -114,11 +115,12 @@ def size_of(python: Path) -> int:
 
 
 def first_translation(folder: Path, wheel: Path) -> dict[str, Any]:
-    """From `pip install` to a translation, and back."""
+    """Install with `pip install`, translate, and uninstall."""
     started = time.monotonic()
     python = environment(folder)
     empty = size_of(python)
-    # What the wheel needs, so that only the wheel's own files are looked for at the end.
+    # Packages that the wheel needs are installed first, so that only the wheel's own files are
+    # searched for at the end.
     install(python, wheel)
     installed = time.monotonic()
     text = run(python, *TRANSLATE, input=f"{SENTENCE}\n").strip()
@@ -139,7 +141,7 @@ def first_translation(folder: Path, wheel: Path) -> dict[str, Any]:
 
 
 def upgrade(folder: Path, tools: Path, wheel: Path) -> str:
-    """A run that 0.2.0 began, ended by this version with what 0.2.0 would have ended it with."""
+    """Let this version finish a run that 0.2.0 began; the result must be that of 0.2.0."""
     old = build(tools, clone(folder / "old", OLD), folder / "wheels", (".",))
     python = environment(folder / "env", *old.glob("*.whl"))
     clearhead = (python, "-P", "-m", "clearhead")

@@ -1,4 +1,5 @@
-"""A result file: what was measured, by which command, at which commit, on which machine, when."""
+"""Writes a result file: what was measured, by which command, at which commit, on which machine, and
+when."""
 
 import json
 import os
@@ -43,13 +44,13 @@ def circumstances() -> dict[str, Any]:
 
 
 def module_that_runs() -> str:
-    """What follows `python -m`: a package is its `__main__`."""
+    """Return what follows `python -m`. For a package, the module is its `__main__`."""
     spec = sys.modules["__main__"].__spec__
     return Path(sys.argv[0]).stem if spec is None else spec.name.removesuffix(".__main__")
 
 
 def commit_of(root: Path) -> str:
-    """Of a checkout; results that were measured are not changes."""
+    """Return the commit of a checkout. New result files do not count as changes."""
 
     def git(*arguments: str) -> str:
         run = subprocess.run(["git", *arguments], cwd=root, capture_output=True, text=True)

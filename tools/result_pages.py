@@ -1,4 +1,4 @@
-"""results/*.md and the tables of docs/*/comparison.md and both READMEs, from the files that
+"""Writes results/*.md and the tables of docs/*/comparison.md and both READMEs, from the files that
 benchmarks.recipes wrote."""
 
 import json
@@ -82,12 +82,12 @@ def read_results() -> list[dict[str, Any]]:
 
 
 def same_recipe(config: dict[str, Any], name: str, overrides: list[str]) -> bool:
-    """Whether a run's configuration is the recipe that is shipped now, with these options; seeds
+    """Tell whether a run's configuration is the recipe that ships now, with these options. Seeds
     may differ."""
     keys = [(key.removeprefix("--"), value) for key, value in zip(*[iter(overrides)] * 2)]
     recipe = load_recipe(name, keys)
     shipped, config = recipe_facts(recipe), json.loads(json.dumps(config))
-    # A key that is newer had its default then.
+    # A key that is newer had its default value then.
     for section in ("data", "batches", "model", "train"):
         defaults = {each.name: each.default for each in fields(type(getattr(recipe, section)))}
         new = shipped[section].keys() - config[section].keys()
@@ -107,7 +107,7 @@ def number(name: str, value: float) -> str:
 
 
 def score(result: dict[str, Any], name: str, chinese: bool) -> str:
-    """The mean over the seeds, and their spread where there are several."""
+    """Return the mean over the seeds, and their spread if there are several."""
     found = result["scores"][name]
     told = number(name, found["mean"])
     if found["spread"] is not None:
@@ -140,7 +140,7 @@ def with_table(text: str, results: list[dict[str, Any]], page: str) -> str:
 
 
 def page(result: dict[str, Any]) -> str:
-    """Everything about one recipe, for people."""
+    """Write everything about one recipe, for people."""
     label, machine = result["label"], result["machine"]
     lines = [
         f"# {label}",
@@ -194,7 +194,7 @@ def page(result: dict[str, Any]) -> str:
 
 
 def over_fitting(run: dict[str, Any]) -> str:
-    """From where on more training makes the model worse, or that it still becomes better."""
+    """Say from where on more training makes the model worse, or that it still improves."""
     step, loss = run["best_validation"]
     last_step, last_loss = run["validations"][-1]
     told = f"Seed {run['seed']}: best validation loss {loss:.4f} at step {step:,}"
@@ -204,7 +204,7 @@ def over_fitting(run: dict[str, Any]) -> str:
 
 
 def stopped(run: dict[str, Any], config: dict[str, Any]) -> str:
-    """A run that somebody ended before its recipe would have."""
+    """Describe a run that somebody ended before its recipe would have ended it."""
     steps, last = config["train"]["steps"], run["steps"]
     return f" It was stopped by hand at step {last:,} of {steps:,}." if last < steps else ""
 

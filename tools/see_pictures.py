@@ -1,5 +1,5 @@
-"""Pictures of the page that `clearhead see` writes and `clearhead play` serves, for the
-guide (tools/web_film.py films it for the READMEs).
+"""Takes pictures of the page that `clearhead see` writes and `clearhead play` serves, for the guide
+(tools/web_film.py films the page for the READMEs).
 
     python -m tools.see_pictures MODEL TEXT NAME [--off SWITCH]
     python -m tools.see_pictures tatoeba-en-zh "His father passed away last year." \\
@@ -34,7 +34,7 @@ VIEWS: dict[str, dict[str, Any]] = {
 
 @contextmanager
 def playing(model: str, text: str, language: str) -> Iterator[str]:
-    """The address of a server that runs meanwhile."""
+    """Return the address of a server that runs inside the block."""
     command = [sys.executable, "-m", "clearhead", "play", model, text, "--language", language]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
@@ -47,7 +47,7 @@ def playing(model: str, text: str, language: str) -> Iterator[str]:
 
 
 def switch_off(page: Any, off: str) -> None:
-    """Clicks the switch of a head or a sublayer, and waits for what the model generates then."""
+    """Click the switch of a head or a sublayer, and wait for the model's new text."""
     if ":" in off:
         tower, _, layer, part, head = off.replace(".heads:", ".").split(".")
         kinds = {"cross_attention": "cross", "self_attention": "causal"}

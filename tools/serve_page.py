@@ -1,4 +1,5 @@
-"""The tables of docs/*/serving.md, from the result files that `python -m benchmarks.serve` wrote.
+"""Writes the tables of docs/*/serving.md, from the result files that `python -m benchmarks.serve`
+wrote.
 
 python -m tools.serve_page      # writes them into both languages' pages
 """
@@ -40,7 +41,7 @@ LONG_REQUESTS = {
 
 
 def results(part: str) -> dict[str, dict[str, Any]]:
-    """By model."""
+    """Return the results by model."""
     return {
         path.stem.removeprefix(f"serve-{part}-"): json.loads(path.read_text(encoding="utf-8"))
         for path in sorted(FOLDER.glob(f"serve-{part}-*.json"))
@@ -60,7 +61,7 @@ def load_table(language: str) -> str:
 
 
 def _of_the_fastest(content: dict[str, Any], row: dict[str, Any]) -> float:
-    """By CTranslate2 alone, in the batches that are fastest for it."""
+    """Compare a row with CTranslate2 alone, in the batches that are fastest for it."""
     return row["sentences_per_processor_second"] / max(content["offline"].values())
 
 

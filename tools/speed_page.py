@@ -1,4 +1,4 @@
-"""The tables of docs/*/speed.md, from the result files that `python -m benchmarks.step` and
+"""Writes the tables of docs/*/speed.md, from the result files that `python -m benchmarks.step` and
 `python -m benchmarks.decode` wrote.
 
 python -m tools.speed_page      # writes it into both languages' pages
@@ -67,7 +67,7 @@ TABLES = {
 
 
 def with_tables(text: str, language: str) -> str:
-    """The page with every table made anew from its result file."""
+    """Return the page with every table made anew from its result file."""
     for file, table in TABLES.items():
         result = json.loads((FOLDER / file).read_text(encoding="utf-8"))
         place = re.compile(rf"(?<=<!-- {re.escape(file)} -->\n).*?(?=<!-- end -->)", flags=re.S)

@@ -1,5 +1,5 @@
-"""A moving picture of the page in which a model runs, for the READMEs: a sentence is typed, the
-translation comes, one head is switched off, and the translation changes.
+"""Films the page in which a model runs, for the READMEs: a sentence is typed, the translation
+appears, one head is switched off, and the translation changes.
 
     clearhead export tatoeba-en-zh page --to web
     python -m tools.web_film page see-tatoeba
@@ -23,7 +23,7 @@ SIZE = {"width": 1180, "height": 860}
 BEFORE = "The weather is nice today."
 SENTENCE = "His father passed away last year."
 OFF = "decoder.layers.0.cross_attention.heads:0"
-LETTERS = 4  # that a frame adds to the sentence
+LETTERS = 4  # number of characters that each frame adds to the sentence
 TYPING, LOOKING = 150, 2200  # milliseconds of a frame
 MAX_BYTES = 2_000_000
 
@@ -34,7 +34,7 @@ class Frame(NamedTuple):
 
 
 def frames(page: Any) -> Iterator[Frame]:
-    """What a reader does, and sees."""
+    """Yield the frames: what a reader does and sees."""
 
     def seen(milliseconds: int) -> Frame:
         return Frame(Image.open(io.BytesIO(page.screenshot())).convert("RGB"), milliseconds)

@@ -1,4 +1,4 @@
-"""What the course shows: pictures, measured by `measure.py` and drawn by `pictures.py` in two
+"""Makes what the course shows: pictures, measured by `measure.py` and drawn by `pictures.py` in two
 languages; and code of the package in its pages.
 
 python -m tools.course                 draws all pictures from docs/pictures/course/data.json

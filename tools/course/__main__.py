@@ -7,7 +7,7 @@ from tools.course.pictures import DATA, FOLDER, pictures, read_data
 
 
 def main(arguments: list[str]) -> None:
-    """`measure [NAME…]`, `code`, or nothing: draw."""
+    """Run `measure [NAME…]` or `code`; without an argument, draw."""
     if arguments[:1] == ["code"]:
         from tools.course import code_blocks
 

@@ -1,7 +1,7 @@
-"""Code of the package inside the pages of the course, where every reader of Markdown sees it.
+"""Puts code of the package into the pages of the course, where every reader of Markdown sees it.
 
-`<!-- code: FILE NAME -->` before a block says what stands in it: a function, a class or a method of
-the file, or the whole file without a name. `python -m tools.course code` writes the blocks
+`<!-- code: FILE NAME -->` before a block says what the block shows: a function, a class or a method
+of the file, or without a name the whole file. `python -m tools.course code` writes the blocks
 again; a test compares them."""
 
 import ast
@@ -16,12 +16,12 @@ BLOCK = re.compile(r"^(<!-- code: (\S+)(?: (\S+))? -->\n```\w+\n)(.*?)(^```\n)",
 
 
 def with_code(text: str) -> str:
-    """The page with the code as it is now."""
+    """Return the page with the code as it is now."""
     return BLOCK.sub(lambda block: block[1] + code_of(block[2], block[3]) + block[5], text)
 
 
 def code_of(file: str, name: str | None) -> str:
-    """A function, a class or a method (`Class.method`), not indented; or the whole file."""
+    """Return a function, a class or a method (`Class.method`), not indented; or the whole file."""
     text = (ROOT / file).read_text(encoding="utf-8")
     if name is None:
         return text
@@ -35,7 +35,7 @@ def code_of(file: str, name: str | None) -> str:
 
 
 def write() -> None:
-    """Every page of the course."""
+    """Write every page of the course."""
     for page in PAGES:
         text = page.read_text(encoding="utf-8")
         if (new := with_code(text)) != text:

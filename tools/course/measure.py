@@ -1,5 +1,6 @@
-"""The numbers behind the pictures, from models that ship with the package, from formulas, and from
-two short trainings. Everything is seeded; numbers are rounded, so that another machine agrees."""
+"""Measures the numbers behind the pictures, from models that ship with the package, from formulas,
+and from two short trainings. Everything is seeded, and numbers are rounded, so that another machine
+gives the same."""
 
 import gzip
 import json
@@ -33,7 +34,7 @@ LINE = "To be, or not to be"
 
 
 def rounded(x: Tensor | float, digits: int = 3) -> Any:
-    """Plain numbers; a tensor becomes nested lists."""
+    """Return plain numbers; a tensor becomes nested lists."""
     if isinstance(x, Tensor):
         return [rounded(row, digits) for row in x] if x.dim() else round(x.item(), digits)
     return round(x, digits)
@@ -43,7 +44,8 @@ def rounded(x: Tensor | float, digits: int = 3) -> Any:
 
 
 def leak() -> Measured:
-    """Which logits move when one token is changed: the specimen, and a model of the package."""
+    """Find which logits change when one token is changed, in the specimen and in a model of the
+    package."""
     torch.manual_seed(0)
     specimen = TutorialTransformer().eval()
     model = ch.build_model(replace(ch.preset("tiny-encoder-decoder"), p_dropout=0.0)).eval()
@@ -68,7 +70,7 @@ def _sees(logits: Callable[[Tensor], Tensor], vocab: int, length: int = 8) -> li
 
 
 def one_sequence() -> Measured:
-    """The specimen's arrangement, trained on random symbols that cannot be predicted. It trains:
+    """Train the specimen's arrangement on random symbols that cannot be predicted. This takes
     seconds."""
     torch.manual_seed(0)
     model = TutorialTransformer(vocab_size=17, n_layers=1, p_dropout=0.0)
@@ -97,8 +99,8 @@ def one_sequence() -> Measured:
 
 
 def learnt_by_heart() -> Measured:
-    """An honest decoder that sees the same 32 random sequences again and again: its loss on them,
-    and on fresh ones. It trains: seconds."""
+    """Train an honest decoder that sees the same 32 random sequences again and again, and measure
+    its loss on them and on fresh ones. This takes seconds."""
     torch.manual_seed(0)
     config = replace(ch.preset("tiny-decoder"), vocab_size=17, p_dropout=0.0)
     model = ch.build_model(config)
@@ -120,8 +122,8 @@ def learnt_by_heart() -> Measured:
 
 
 def vocabulary() -> Measured:
-    """Tokens in a sentence of Tatoeba's test set, by the size of a vocabulary that was learnt from
-    the English and Chinese sentences of its training set together."""
+    """Count the tokens in a sentence of Tatoeba's test set, by the size of a vocabulary that was
+    learnt from the English and Chinese sentences of its training set together."""
 
     def sentences(name: str) -> list[list[str]]:
         packed = (data_folder() / "tatoeba_cmn_eng" / f"{name}.tsv.gz").read_bytes()
@@ -133,7 +135,8 @@ def vocabulary() -> Measured:
     found: Measured = {"size": sizes, "english": [], "chinese": []}
     largest = train_bpe([text for both in zip(*train) for text in both], sizes[-1]).to_json()
     for size in sizes:
-        # Merges are learnt one after the other: a smaller vocabulary is the beginning of a larger.
+        # Merges are learnt one after the other, so a smaller vocabulary is the beginning of a
+        # larger one.
         document = json.loads(largest)
         learnt = document["model"]
         learnt["vocab"] = {token: i for token, i in learnt["vocab"].items() if i < size}
@@ -151,7 +154,7 @@ KEYS = torch.tensor([[1.0, 1, 0, 0], [1, 0.6, 0, 0], [-1, -1, 0, 0]])  # apple, 
 
 
 def turn() -> Measured:
-    """The three weights as the query turns."""
+    """Compute the three weights as the query turns."""
     angles = torch.arange(0, 361, 5)
     radians = angles.double() * math.pi / 180
     queries = torch.zeros(len(angles), 4, dtype=torch.float64)
@@ -161,7 +164,7 @@ def turn() -> Measured:
 
 
 def entropy() -> Measured:
-    """Of a softmax over 8 keys of random vectors, by width."""
+    """Compute the entropy of a softmax over 8 keys of random vectors, by width."""
     torch.manual_seed(0)
     widths = [4, 16, 64, 256, 1024]
     found: dict[str, list[float]] = {"raw": [], "scaled": []}
@@ -174,7 +177,8 @@ def entropy() -> Measured:
 
 
 def distance() -> Measured:
-    """The gradient of the last output at the first input, over that at the last input."""
+    """Compute the gradient of the last output at the first input, divided by that at the last
+    input."""
     lengths = [16, 32, 64, 128, 256, 512]
     return {
         "length": lengths,
@@ -204,7 +208,7 @@ def _ratio(kind: str, length: int) -> float:
 
 
 def heads() -> Measured:
-    """All heads of the shipped character model on one line."""
+    """Compute all heads of the shipped character model on one line."""
     model = ch.load("shakespeare-char")
     (ids,) = model.opened.codec.encode_prompts([LINE])
     recorder = ch.Recorder()
@@ -218,8 +222,9 @@ def heads() -> Measured:
 
 
 def worth() -> Measured:
-    """How much the loss rises when one head of the shipped model is silenced, on held-out text.
-    CLEARHEAD_DATA must hold tiny_shakespeare; its last tenth was not trained on."""
+    """Measure on held-out text how much the loss rises when one head of the shipped model is
+    silenced. CLEARHEAD_DATA must hold tiny_shakespeare; the model was not trained on its last
+    tenth."""
     model = ch.load("shakespeare-char")
     model.model.float()
     packed = (data_folder() / "tiny_shakespeare" / "input.txt.gz").read_bytes()
@@ -254,7 +259,7 @@ def worth() -> Measured:
 
 
 def table() -> Measured:
-    """Sinusoids, and their products by distance."""
+    """Compute sinusoids, and their products by distance."""
     small, wide = sinusoid(48, 32, pairs="interleaved"), sinusoid(101, 128)
     return {"table": rounded(small, 2), "products": rounded((wide @ wide[0]) / 64, 3)}
 
@@ -263,8 +268,8 @@ def table() -> Measured:
 
 
 def depth() -> Measured:
-    """Twelve layers with initial weights: how alike positions become, and what reaches the first
-    layer of the gradient (first over last, of the value matrices)."""
+    """Measure twelve layers with initial weights: how similar positions become, and how much of the
+    gradient reaches the first layer (first over last, of the value matrices)."""
     width = {"d_model": 64, "n_heads": 4, "d_ff": 256, "n_layers": 12}
     rest = {"positions": "sinusoidal", "init_std": 0.1, "p_dropout": 0.0}
     base = replace(ch.preset("tiny-encoder"), **width, **rest)
@@ -289,7 +294,7 @@ def depth() -> Measured:
 
 
 def shares() -> Measured:
-    """Where the parameters of three models are."""
+    """Count where the parameters of three models are."""
     configs = {
         "paper-base": ch.preset("paper-base"),
         "gpt2": ch.preset("gpt2"),
@@ -316,9 +321,9 @@ def shares() -> Measured:
 
 
 def norms() -> Measured:
-    """How long the token vectors of the shipped translator are when they meet the positions: usual
-    initial weights without and with √d_model, its own initial weights, and trained (tokens that a
-    sentence uses)."""
+    """Measure the length of the shipped translator's token vectors where they meet the positions:
+    with usual initial weights, without and with √d_model; with its own initial weights; and after
+    training (tokens that a sentence uses)."""
     model = ch.load("tatoeba-en-zh")
     network: Any = model.model
     d, table = model.config.d_model, network.tokens.weight.detach().float()
@@ -346,18 +351,18 @@ COPIED = "clearhead2026"
 
 
 def copy() -> Measured:
-    """copy-task, whose cross-attention is looked at on the way. It trains: a minute."""
+    """Train copy-task and record its cross-attention on the way. This takes a minute."""
     return _trained({})
 
 
 def positions() -> Measured:
-    """The same without positions. It trains: a minute."""
+    """Train the same without positions. This takes a minute."""
     return _trained({"positions": "none"})
 
 
 def _trained(changes: dict[str, Any]) -> Measured:
-    """Cross-attention to one line at every 300 steps (0: initial weights), and the validation loss
-    there. CLEARHEAD_DATA must hold copy_task (`clearhead data get copy-task`)."""
+    """Return the cross-attention to one line at every 300 steps (0: initial weights), and the
+    validation loss there. CLEARHEAD_DATA must hold copy_task (`clearhead data get copy-task`)."""
     recipe = ch.recipe("copy-task", model=changes, train={"keep": 5})
     with tempfile.TemporaryDirectory() as place:
         folder = Path(place) / "run"
@@ -389,8 +394,8 @@ def _looks(run: ch.TrainedRun, state: dict[str, Tensor]) -> Any:
 
 
 def training() -> Measured:
-    """The loop of chapter 8: loss on the texts that are learnt and on others, for few and for more
-    texts. It trains: seconds."""
+    """Run the loop of chapter 8: the loss on the training texts and on others, for few and for more
+    texts. This takes seconds."""
     written = ch.load("shakespeare-char").generate(["\n"] * 192, max_new=63, seed=0)
     texts = torch.tensor([list(text.encode("ascii", "replace")[:63]) for text in written])
     config = replace(ch.preset("tiny-decoder"), vocab_size=128, p_dropout=0.0)
@@ -422,7 +427,7 @@ SENTENCE = "His father passed away last year."
 
 
 def translation() -> Measured:
-    """Cross-attention of every head of the shipped translator to one sentence."""
+    """Compute the cross-attention of every head of the shipped translator to one sentence."""
     model = ch.load("tatoeba-en-zh")
     translated = model.translate(SENTENCE)
     maps = [
@@ -445,7 +450,7 @@ PROMPT = "ROMEO:\nI w"
 
 
 def candidates() -> Measured:
-    """The likeliest next characters of the shipped model, at three temperatures."""
+    """Compute the likeliest next characters of the shipped model, at three temperatures."""
     model = ch.load("shakespeare-char")
     (ids,) = model.opened.codec.encode_prompts([PROMPT])
     with torch.no_grad():
@@ -462,7 +467,7 @@ def candidates() -> Measured:
 
 
 def beams() -> Measured:
-    """A beam search of width 3, five steps, as a tree."""
+    """Compute a beam search of width 3 over five steps, as a tree."""
     model = ch.load("shakespeare-char")
     (ids,) = model.opened.codec.encode_prompts(["ROMEO:\nW"])
     beam = BeamConfig(width=3, n_best=3)
@@ -489,14 +494,14 @@ def beams() -> Measured:
 
 
 def cost_in_time() -> Measured:
-    """The widest layer of what `python -m benchmarks.attention_cost` measured."""
+    """Take the widest layer from what `python -m benchmarks.attention_cost` measured."""
     found = json.loads((RESULTS / "attention_cost.json").read_text(encoding="utf-8"))
     return {"lengths": found["lengths"], **found["widths"][-1]}
 
 
 def joined() -> Measured:
-    """The shipped translator's loss on 600 test pairs, alone and joined to longer texts, a target
-    token; with the interval of 95 % of resampled texts. CLEARHEAD_DATA must hold
+    """Measure the shipped translator's loss on 600 test pairs per target token, alone and joined to
+    longer texts, with the interval of 95 % of resampled texts. CLEARHEAD_DATA must hold
     tatoeba_cmn_eng."""
     model = ch.load("tatoeba-en-zh")
 
@@ -535,7 +540,8 @@ OTHERS = ["I like apples.", "She lives in London.", "We are students.", "Tom can
 
 
 def inside() -> Measured:
-    """What the page computes: 去年 by sublayer, and what each cross-attention head means to it."""
+    """Compute what the page shows: 去年 by sublayer, and what each cross-attention head contributes
+    to it."""
     model = ch.load("tatoeba-en-zh")
     network: Any = model.model
     encode = model.tokenizer.encode

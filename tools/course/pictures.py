@@ -1,4 +1,4 @@
-"""The pictures, drawn from data.json in two languages. A label is a key of words.toml."""
+"""Draws the pictures from data.json in two languages. A label is a key of words.toml."""
 
 import json
 import math
@@ -33,12 +33,12 @@ Say = Callable[[str], str]
 
 
 def read_data() -> dict[str, Any]:
-    """What `measure` found."""
+    """Read the data that `measure` wrote."""
     return json.loads(DATA.read_text(encoding="utf-8")) if DATA.exists() else {}
 
 
 def pictures(data: dict[str, Any]) -> dict[str, str]:
-    """File name → SVG, of every picture whose data were measured."""
+    """Return the SVG, by file name, of every picture whose data were measured."""
     found: dict[str, str] = {}
     if {"copy", "positions"} <= data.keys():
         data = {**data, "both": {name: data[name] for name in ("copy", "positions")}}
@@ -96,7 +96,8 @@ OUTPUT: Box = ("output", {"all", "output", "parameters"})
 
 
 def figure_1(part: str, say: Say) -> str:
-    """Two stacks from below: embedding, positions, sublayers with what follows each, the output."""
+    """Draw two stacks from below: embedding, positions, sublayers with what follows each of them,
+    and the output."""
     d = Drawing(470, 312, say("figure_1"))
     w, h, thin, gap, bottom = 160, 25, 15, 9, 276
     boxes: list[tuple[float, float, float, Box]] = []
@@ -515,7 +516,8 @@ def depths(data: Any, say: Say) -> str:
 
 
 def together(_: Any, say: Say) -> str:
-    """Which numbers share a mean and a variance. Two sentences, of three tokens and of two."""
+    """Show which numbers share a mean and a variance, for two sentences of three tokens and of
+    two."""
     d = Drawing(640, 236, say("together"))
     rows = ["a", "b", "c", "d", "e"]
     shaded = {
@@ -540,7 +542,8 @@ def together(_: Any, say: Say) -> str:
 
 
 def placements(_: Any, say: Say) -> str:
-    """The residual stream past one sublayer: both placements of the norm, and a wrong one."""
+    """Draw the residual stream around one sublayer: both placements of the norm, and a wrong
+    one."""
     d = Drawing(640, 276, say("placements"))
     shown = (  # name, formula, where the stream splits, where it is joined, where the norm stands
         ("pre", "x + f(norm(x))", 214, 96, (92, 184)),
@@ -778,7 +781,8 @@ def beams(data: Any, say: Say) -> str:
 
 
 def _is_next(node: Any, nodes: dict[int, Any], depth: dict[int, int]) -> bool:
-    """Of the dropped ones, the best at each step: the branch that lost narrowly."""
+    """Tell whether a branch is, at each step, the best of those that were dropped: the one that
+    lost narrowly."""
     rivals = [
         n for n in nodes.values()
         if n["fate"] == "dropped" and depth[n["id"]] == depth[node["id"]]
@@ -844,8 +848,8 @@ def cost(_: Any, say: Say) -> str:
 
 
 def cost_in_time(data: Any, say: Say) -> str:
-    """Two sublayers of one layer, on two logarithmic scales. A vertical bar reaches from the best
-    round to the slowest, a thick horizontal one over the crossings of the rounds."""
+    """Draw two sublayers of one layer, on two logarithmic scales. A vertical bar reaches from the
+    fastest round to the slowest, and a thick horizontal bar over the crossings of the rounds."""
     d = Drawing(600, 372, say("cost_in_time"))
     lengths, rows = data["lengths"], data["milliseconds"]
     axes = Axes(d, (70, 56, 490, 250), (5.8, 12.2), (0, 3))
@@ -901,7 +905,8 @@ def joined(data: Any, say: Say) -> str:
 
 
 def stacks(_: Any, say: Say) -> str:
-    """Width: tokens that pass; height: parameters, in d². So the area is the work."""
+    """Draw stacks. The width is the number of tokens that pass, and the height is the number of
+    parameters, in d², so the area is the work."""
     d, unit, floor = Drawing(640, 250, say("stacks")), 5, 190
     boxes = (
         (60, 20, 14, "of_source", BLUE, "white"),
@@ -945,7 +950,7 @@ def answers(_: Any, say: Say) -> str:
 
 
 def lens(data: Any, say: Say) -> str:
-    """One bar for each stage of the stream, with the token that the stage would give."""
+    """Draw one bar for each stage of the stream, with the token that the stage would give."""
     d = Drawing(640, 60 + 22 * len(data["stages"]), say("lens"))
     for i, (stage, chance) in enumerate(zip(data["stages"], data["chances"])):
         y, pieces = 16 + 22 * i, stage.split(".")
@@ -962,7 +967,7 @@ def lens(data: Any, say: Say) -> str:
 
 
 def needed(data: Any, say: Say) -> str:
-    """Four tables of the same sixteen heads."""
+    """Draw four tables of the same sixteen heads."""
     d = Drawing(960, 270, say("needed"))
     for n, kind in enumerate(("zero", "mean", "this", "week")):
         x = 66 + 228 * n
@@ -976,7 +981,7 @@ def needed(data: Any, say: Say) -> str:
 
 
 def circuit(_: Any, say: Say) -> str:
-    """The weights of the two heads that the page builds by hand."""
+    """Draw the weights of the two heads that the page builds by hand."""
     text = "^abcdabc"
     n, cell = len(text), 24
     d = Drawing(560, 290, say("circuit"))

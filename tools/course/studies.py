@@ -1,6 +1,6 @@
 """Small trainings with several seeds: depth with and without residuals, and five kinds of
-positions. The task is to say the token before: what stands where must be known, and nothing can be
-guessed (random tokens, chance 1/16)."""
+positions. The task is to repeat the token before: the model must know the positions of the tokens,
+and cannot guess them (the tokens are random; chance is 1/16)."""
 
 from dataclasses import replace
 from statistics import mean
@@ -12,7 +12,7 @@ from torch import Tensor
 
 import clearhead as ch
 
-FIRST, SYMBOLS = 3, 16  # ids below are padding, start and end
+FIRST, SYMBOLS = 3, 16  # ids below this are padding, start and end
 LENGTH, BATCH = 16, 16
 PLACEMENTS: dict[str, dict[str, Any]] = {
     "pre": {},
@@ -23,8 +23,8 @@ KINDS = ("sinusoidal", "learned", "rotary", "alibi", "none")
 
 
 def depths() -> dict[str, Any]:
-    """How often the answer is right after 300 steps, by depth: pre-norm, post-norm, no residual;
-    three seeds each. It trains: minutes."""
+    """Measure how often the answer is right after 300 steps, by depth: pre-norm, post-norm, and no
+    residual, with three seeds each. This trains for minutes."""
     found: dict[str, Any] = {"layers": [2, 6, 12]}
     for name, option in PLACEMENTS.items():
         found[name] = [
@@ -35,8 +35,9 @@ def depths() -> dict[str, Any]:
 
 
 def kinds() -> dict[str, Any]:
-    """Two layers, 500 steps on 16 tokens, five seeds: how often the answer is right at these
-    places, and at places 16 to 31 of longer texts (none: the table has no row). It trains."""
+    """Train two layers for 500 steps on 16 tokens, with five seeds. Measure how often the answer is
+    right at these positions, and at positions 16 to 31 of longer texts (none: the table has no
+    row)."""
     found: dict[str, Any] = {}
     for kind in KINDS:
         models = [_learn(seed, 500, n_layers=2, positions=kind) for seed in range(5)]
@@ -72,7 +73,7 @@ def _tokens(length: int, generator: torch.Generator, batch: int = BATCH) -> Tens
 
 
 def _right(model: Any, length: int = LENGTH, start: int = 1) -> float:
-    """Per cent of the answers at places from `start` on, for 64 new texts."""
+    """Return the percentage of right answers at positions from `start` on, for 64 new texts."""
     tokens = _tokens(length, torch.Generator().manual_seed(99), 64)
     with torch.no_grad():
         answers = model(tokens).argmax(-1)

@@ -1,5 +1,5 @@
-"""A few shapes of SVG. Colours survive grey printing and red-green blindness: one blue from light
-to dark, one orange; what is forbidden is hatched, not coloured."""
+"""Draws a few shapes of SVG. The colours survive grey printing and red-green blindness: one blue
+from light to dark, and one orange. Forbidden places are hatched, not coloured."""
 
 from collections.abc import Sequence
 from html import escape
@@ -14,12 +14,12 @@ _HATCH = (
 
 
 def number(x: float) -> str:
-    """Short: two decimals, no trailing zeros."""
+    """Format a number with at most two decimals and without trailing zeros."""
     return f"{x:.2f}".rstrip("0").rstrip(".")
 
 
 class Drawing:
-    """Collects shapes; `text` is the file."""
+    """Collects shapes; `text` is the content of the file."""
 
     def __init__(self, width: float, height: float, title: str) -> None:
         self.width, self.height, self.title = width, height, title
@@ -44,7 +44,7 @@ class Drawing:
         )
 
     def cells(self, places: dict[str, list[tuple[float, float]]], w: float, h: float) -> None:
-        """Many rectangles of one size, by their fill: one shape for each fill."""
+        """Draw many rectangles of one size, by their fill, with one shape for each fill."""
         for fill, corners in places.items():
             box = f"h{number(w)}v{number(h)}h-{number(w)}z"
             path = "".join(f"M{number(x)} {number(y)}{box}" for x, y in corners)
@@ -92,7 +92,7 @@ class Drawing:
         )
 
     def text(self) -> str:
-        """The whole file."""
+        """Return the whole file."""
         size = f"{number(self.width)} {number(self.height)}"
         return "\n".join(
             [
@@ -120,7 +120,8 @@ SHADES = 20
 def by_fill(
     matrix: Sequence[Sequence[float | None]], x: float, y: float, w: float, h: float, most: float
 ) -> dict[str, list[tuple[float, float]]]:
-    """The corners of a matrix's cells, by their fill. White ones are left out: the ground is."""
+    """Return the corners of a matrix's cells, by their fill. White cells are left out, because the
+    background is white."""
     found: dict[str, list[tuple[float, float]]] = {}
     for i, row in enumerate(matrix):
         for j, value in enumerate(row):
@@ -143,7 +144,7 @@ def grid(
     size: float = 11,
     numbers: bool = False,
 ) -> None:
-    """A matrix of cells; None is hatched. Row labels stand left, column labels above."""
+    """Draw a matrix of cells; None is hatched. Row labels are on the left, column labels above."""
     height, width = len(matrix), len(matrix[0])
     most = top or max((abs(v) for row in matrix for v in row if v is not None), default=1) or 1
     d.cells(by_fill(matrix, x, y, cell, cell, most), cell, cell)
@@ -175,7 +176,7 @@ class Axes:
         d.line([(x, y), (x, y + h), (x + w, y + h)], GREY, 1)
 
     def at(self, u: float, v: float) -> tuple[float, float]:
-        """Where a point lies in the picture."""
+        """Return the place of a point in the picture."""
         x, y, w, h = self.box
         (x0, x1), (y0, y1) = self.xs, self.ys
         return x + w * (u - x0) / (x1 - x0), y + h * (1 - (v - y0) / (y1 - y0))
@@ -195,7 +196,7 @@ class Axes:
         self.d.line([self.at(u, v) for u, v in points], colour, width, dash)
 
     def names(self, below: str, left: str, gap: float = 38) -> None:
-        """What the axes show; `gap` is the space that the numbers on the left need."""
+        """Write what the axes show; `gap` is the space that the numbers on the left need."""
         x, y, w, h = self.box
         self.d.words(x + w / 2, y + h + 36, below, "middle", 12)
         self.d.words(x - gap, y + h / 2, left, "middle", 12, turn=True)
