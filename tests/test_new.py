@@ -97,7 +97,7 @@ def test_more_time_means_more_steps_until_the_text_is_known(monkeypatch):
 def test_a_narrow_model_begins_with_larger_weights_and_says_so(monkeypatch):
     sized = sizes(2, 1.0, monkeypatch)
     assert sized.values["model.d_model"] == 64 and sized.values["model.init_std"] == 0.125
-    assert "with the usual 0.02 so narrow a model learns late" in told(sized)
+    assert "with the usual 0.02, a model this narrow learns late" in told(sized)
 
 
 @pytest.mark.usefixtures("here")

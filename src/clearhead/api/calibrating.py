@@ -107,8 +107,9 @@ def _evaluation(measured: MeasuredCalibration, where: str, written: Path | None)
         ),
         f"calibration error {measured.error:.3f} (mean probability of a token: "
         f"{measured.error_before:.3f})",
-        f"of the worst tenth, the lowest tenth has {shares['confidence']:.0%} (the longest tenth "
-        f"{shares['length']:.0%}, chance {shares['chance']:.0%})",
+        f"of the worst tenth by chrF++, {shares['confidence']:.0%} are in the lowest tenth by "
+        f"confidence (in the longest tenth {shares['length']:.0%}, by chance "
+        f"{shares['chance']:.0%})",
     ]
     if written is not None:
         lines.append(f"written: {written}")

@@ -36,9 +36,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("action", nargs="?", choices=ACTIONS, default="start", help="see below")
     parser.add_argument("names", nargs="*", metavar="NAME", help="an exercise, or folders (report)")
     parser.add_argument(
-        "--folder", type=Path, help=f"of the exercises (default: {FOLDER}, or here)"
+        "--folder",
+        type=Path,
+        help=f"folder of the exercises (default: {FOLDER}, or the current folder)",
     )
-    parser.add_argument("--language", choices=LANGUAGES, help="of files and messages (default: en)")
+    parser.add_argument(
+        "--language", choices=LANGUAGES, help="language of files and messages (default: en)"
+    )
     parser.add_argument("--watch", action="store_true", help="check whenever the file is saved")
     parser.add_argument("--all", action="store_true", help="check: every exercise")
     parser.add_argument("--yes", action="store_true", help="do not ask before showing or restoring")

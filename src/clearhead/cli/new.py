@@ -112,8 +112,8 @@ def _text(namespace: argparse.Namespace) -> OwnText:
     if (source is None) != (target is None) and sum(option is not None for option in options) == 1:
         there, lacks = ("--source", "--target") if target is None else ("--target", "--source")
         raise ClearheadError(
-            f"{there} needs {lacks} FILE, whose line n belongs to line n of the other; for "
-            f"a text without translations: --text {shlex.quote(str(source or target))}"
+            f"{there} needs {lacks} FILE, whose line n belongs to line n of the other file; for a "
+            f"text without translations: --text {shlex.quote(str(source or target))}"
         )
     raise ClearheadError(
         f"clearhead new {namespace.name} needs pairs (--source FILE --target FILE), text (--text "

@@ -21,16 +21,18 @@ EXAMPLES = "examples.txt"  # beside a model: a text a line, the first of which i
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_folder(parser)
     parser.add_argument(
-        "text", nargs="?", help=f"what is shown first (default: the first line of {EXAMPLES})"
+        "text", nargs="?", help=f"the text to show first (default: the first line of {EXAMPLES})"
     )
-    parser.add_argument("--beam", type=at_least_one, metavar="N", help="width of the search")
+    parser.add_argument("--beam", type=at_least_one, metavar="N", help="width of the beam search")
     parser.add_argument("--max-new", type=at_least_one, metavar="N", help="tokens to generate")
-    parser.add_argument("--language", choices=["en", "zh"], default="en", help="of the page")
+    parser.add_argument(
+        "--language", choices=["en", "zh"], default="en", help="language of the page"
+    )
     parser.add_argument(
         "--host", default="127.0.0.1", help="another address of this machine (default: 127.0.0.1)"
     )
     parser.add_argument(
-        "--port", type=int, default=0, help="where it listens (default: 0, any free port)"
+        "--port", type=int, default=0, help="port to listen on (default: 0, any free port)"
     )
 
 

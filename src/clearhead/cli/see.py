@@ -17,7 +17,7 @@ CALLS = see
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_folder(parser)
-    parser.add_argument("text", help="what the model is given")
+    parser.add_argument("text", help="the text that the model reads")
     parser.add_argument("--html", type=Path, metavar="FILE", help="write the page to this file")
     add_options(
         parser,

@@ -27,13 +27,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     group = parser.add_argument_group("translators")
     names = ("precision", "engine_folder", "beam", "max_new")
     add_options(group, ServeOptions, *names, types=numbers)
-    group = parser.add_argument_group("who may ask")
+    group = parser.add_argument_group("who may send requests")
     add_options(group, ServeOptions, "api_keys", metavars={"api_keys": "FILE"})
     group.add_argument(
         "--allow-origin",
         action="append",
         metavar="ORIGIN",
-        help="a site whose pages may ask, such as https://example.org; may be given again",
+        help=(
+            "a site whose pages may send requests, such as https://example.org; may be given again"
+        ),
     )
     group = parser.add_argument_group("limits")
     add_options(group, RequestLimits, metavars={"seconds": "S", "client_seconds": "S"})

@@ -21,10 +21,16 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "name", metavar="NAME", help=f"{', '.join(study_names())}; or the path of a .toml file"
     )
     parser.add_argument(
-        "--folder", type=Path, metavar="FOLDER", help=f"its runs (default: {STUDIES}/NAME)"
+        "--folder",
+        type=Path,
+        metavar="FOLDER",
+        help=f"folder of its runs (default: {STUDIES}/NAME)",
     )
     parser.add_argument(
-        "--workers", type=int, metavar="N", help="run: runs side by side (default: one per core)"
+        "--workers",
+        type=int,
+        metavar="N",
+        help="run: number of runs at the same time (default: one per core)",
     )
     parser.add_argument(
         "--part",
@@ -35,11 +41,17 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "several times",
     )
     parser.add_argument(
-        "--plan", action="store_true", help="run: only say how long it will take, and what it shows"
+        "--plan",
+        action="store_true",
+        help="run: only say how long it will take, and which differences it can show",
     )
     add_quiet(parser)
     parser.add_argument(
-        "--out", type=Path, default=Path(), metavar="FOLDER", help="page: where it goes"
+        "--out",
+        type=Path,
+        default=Path(),
+        metavar="FOLDER",
+        help="page: the folder to write it into",
     )
 
 

@@ -246,7 +246,7 @@ def _fill(namespace: argparse.Namespace, model: TextModel) -> int:
     if namespace.glossary is not None:
         print(_of_glossary(filled.terms, filled.terms_used))
     if filled.left_out:
-        print(f"{filled.left_out:,} more are left out: the header does not say Plural-Forms (PO)")
+        print(f"{filled.left_out:,} more are left out: the header has no Plural-Forms (PO)")
     return 0
 
 

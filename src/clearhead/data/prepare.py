@@ -95,8 +95,8 @@ def _in_both(inputs: InputsBySplit, config: DataConfig) -> str:
             for path in (path for input_files in inputs[split] for path in input_files.paths):
                 if path.resolve() in trained:
                     return (
-                        f"data.{split} and data.train both name {path}: what was trained on tests "
-                        "nothing"
+                        f"data.{split} and data.train both name {path}: text that the model was "
+                        "trained on tests nothing"
                     )
     return ""
 

@@ -106,7 +106,7 @@ def _about_initial_weights(shape: dict[str, Any]) -> list[str]:
     if (std := shape.get("model.init_std", 0.02)) <= 0.02:
         return []
     return [
-        f"Initial weights: of standard deviation {std:g}; with the usual 0.02 so narrow a model "
+        f"Initial weights: standard deviation {std:g}; with the usual 0.02, a model this narrow "
         "learns late."
     ]
 

@@ -1,6 +1,5 @@
-"""Runs a model once and records it, operation by operation. Fingerprints are kept, and tensors are
-not. A second run repeats the first, keeps the tensors that are wanted, and replaces some by other
-values."""
+"""Runs a model and records each operation: fingerprints are kept, tensors are not. A second run
+repeats it, keeps the tensors that are wanted, and replaces some by other values."""
 
 import sys
 from collections.abc import Callable, Mapping
@@ -129,8 +128,7 @@ def record(
     *,
     seed: int = 0,
 ) -> Recording:
-    """Run `call` and record it. `leaves` are the tensors that the model and its caller provide, by
-    id."""
+    """Run and record `call`. `leaves` are the tensors of the model and its caller, by id."""
     plan = plan or Plan()
     recorder = _Recorder(plan, leaves)
     default = torch.get_default_dtype()
