@@ -157,9 +157,9 @@ def old_own_text(text: OwnText | None, old: dict[str, Any]) -> OwnText:
             return OwnText.labels(labels_as_written(value))
     if isinstance(value, Path):
         value = (value,)
-    if isinstance(value, list | tuple) and any(isinstance(each, Path) for each in value):
+    if isinstance(value, list | tuple) and any(isinstance(item, Path) for item in value):
         is_pair = name == "pairs"
-        if not all(isinstance(each, Path) for each in value) or (is_pair and len(value) != 2):
+        if not all(isinstance(item, Path) for item in value) or (is_pair and len(value) != 2):
             rule = "two of them, source and target" if is_pair else "nothing but paths"
             raise InputError(
                 f"{name} holds paths and must hold {rule}; strings are text, not files"

@@ -36,7 +36,7 @@ def _tokenizer(corpus: Corpus, config: DataConfig) -> str:
     with suppress(ClearheadError):  # it no longer exists, and is not needed
         if config.tokenizer == "file" and (path := located(config).tokenizer_file) is not None:
             named = load_tokenizer(Path(path), config.special_tokens)
-            if any(named.sha256 != each.sha256 for each in corpus.tokenizers.values()):
+            if any(named.sha256 != own.sha256 for own in corpus.tokenizers.values()):
                 return f"{path} is another tokenizer"
     return ""
 

@@ -106,10 +106,10 @@ class Shard:
         if limit is not None:
             keep = _short_enough(chunk, encoded, limit, sieve)
             self.too_long += int((~keep).sum())
-            encoded = [_only(keep, each) for each in encoded]
-        for number, (writer, each) in enumerate(zip(self.writers, encoded)):
-            writer.add(*each)
-            self.longest[number] = max(self.longest[number], int(each.lengths.max(initial=0)))
+            encoded = [_only(keep, side) for side in encoded]
+        for number, (writer, side) in enumerate(zip(self.writers, encoded)):
+            writer.add(*side)
+            self.longest[number] = max(self.longest[number], int(side.lengths.max(initial=0)))
         self.n_bytes += chunk.n_bytes
         self.cursor, self.counts = chunk.cursor, chunk.counts
 

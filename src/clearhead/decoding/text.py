@@ -162,7 +162,9 @@ def translate_sources(
     if calibration is None:
         return answers
     return [
-        answer._replace(outputs=[rated(each, calibration, config.beam) for each in answer.outputs])
+        answer._replace(
+            outputs=[rated(output, calibration, config.beam) for output in answer.outputs]
+        )
         for answer in answers
     ]
 

@@ -89,7 +89,7 @@ def masked_attention(device: torch.device) -> str:
         out = attention(queries, KeysValues(keys, values), allowed=allowed.to(device))
         out.square().sum().backward()
         tensors = (out, queries.grad, keys.grad, values.grad)
-        results[kind] = tuple(each.detach().cpu() for each in tensors if each is not None)
+        results[kind] = tuple(tensor.detach().cpu() for tensor in tensors if tensor is not None)
         if not all(tensor.isfinite().all() for tensor in results[kind]):
             raise DeviceError(f"{kind} attention with a mask gives NaN or infinity")
         if results[kind][0][0, :, 2].any():
@@ -132,7 +132,7 @@ def same_twice(device: torch.device) -> str:
         first = loss_and_gradients(objective, batch)
         for _ in range(3):
             again = loss_and_gradients(objective, batch)
-            if changed := [each for each in first if not torch.equal(first[each], again[each])]:
+            if changed := [key for key in first if not torch.equal(first[key], again[key])]:
                 raise DeviceError(
                     f"the same step of the {name} gives different bits: {changed[0]} and "
                     f"{len(changed) - 1} more"
@@ -259,7 +259,7 @@ def _all_apart(
     """Return the differences of the loss, and of all gradients together: some gradients are 0 apart
     from rounding."""
     names = [name for name in expected if name != "loss"]
-    gradients = [torch.cat([each[name].flatten() for name in names]) for each in (actual, expected)]
+    gradients = [torch.cat([step[name].flatten() for name in names]) for step in (actual, expected)]
     loss, gradient = _apart(actual["loss"], expected["loss"]), _apart(*gradients)
     _within(loss, limit, f"{whose} loss is off by")
     _within(gradient, limit, f"{whose} gradients are off by")

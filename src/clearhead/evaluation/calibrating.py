@@ -98,12 +98,14 @@ def calibrate(judged: Sequence[JudgedTranslation]) -> MeasuredCalibration:
     order = permute(np.arange(len(judged)), len(judged), derive_key("calibration"))
     for fold in range(N_FOLDS):
         held_out = set(order[fold::N_FOLDS].tolist())
-        curve = _fit([each for index, each in enumerate(judged) if index not in held_out])
+        curve = _fit(
+            [translation for index, translation in enumerate(judged) if index not in held_out]
+        )
         for index in held_out:
             confidences[index] = curve.confidence(judged[index].log_prob, judged[index].n_tokens)
-    qualities = np.array([each.quality for each in judged])
-    before = np.array([math.exp(min(0.0, each.log_prob)) for each in judged])
-    lengths = np.array([-float(each.n_tokens) for each in judged])
+    qualities = np.array([translation.quality for translation in judged])
+    before = np.array([math.exp(min(0.0, translation.log_prob)) for translation in judged])
+    lengths = np.array([-float(translation.n_tokens) for translation in judged])
     points = _points(confidences, qualities)
     return MeasuredCalibration(
         calibration=_fit(judged),
@@ -121,9 +123,9 @@ def calibrate(judged: Sequence[JudgedTranslation]) -> MeasuredCalibration:
 
 def _fit(judged: Sequence[JudgedTranslation]) -> Calibration:
     """Fit by Newton's method, on features with mean 0 and deviation 1."""
-    log_probs = np.array([each.log_prob for each in judged])
-    lengths = np.log([max(1, each.n_tokens) for each in judged])
-    qualities = np.array([each.quality for each in judged])
+    log_probs = np.array([translation.log_prob for translation in judged])
+    lengths = np.log([max(1, translation.n_tokens) for translation in judged])
+    qualities = np.array([translation.quality for translation in judged])
     features = np.stack([log_probs, lengths], axis=1)
     means, deviations = features.mean(axis=0), features.std(axis=0)
     deviations[deviations < 1e-3] = 1.0  # all alike: there is nothing to learn from it

@@ -119,11 +119,11 @@ def label_page(document: dict[str, Any]) -> str:
     words = WORDS[document["language"]]
     label, tokens = document["label"], document["tokens"]
     title = escape(f"{document['model']['name']} · clearhead see")
-    likeliest = sorted(document["probabilities"].items(), key=lambda each: -each[1])
+    likeliest = sorted(document["probabilities"].items(), key=lambda item: -item[1])
     rows = "\n".join(
-        f'<tr><td>{escape(each)}</td><td class="n">{100 * chance:.2f}%</td>'
+        f'<tr><td>{escape(name)}</td><td class="n">{100 * chance:.2f}%</td>'
         f'<td><meter value="{chance:.4f}"></meter></td></tr>'
-        for each, chance in likeliest
+        for name, chance in likeliest
     )
     row = words["without row"].format(label=label)
     pictures = [
@@ -154,8 +154,8 @@ def _learnt(document: dict[str, Any], words: dict[str, str]) -> str:
     if "learnt" not in document:
         return ""
     pairs = "\n".join(
-        f"<li>{escape(each['texts'][0])} <b>{escape(each['texts'][-1])}</b></li>"
-        for each in document["learnt"]["nearest"]
+        f"<li>{escape(line['texts'][0])} <b>{escape(line['texts'][-1])}</b></li>"
+        for line in document["learnt"]["nearest"]
     )
     counts = "\n".join(
         f'<tr class="{"seen" if n else "never"}"><td>{escape(piece)}</td>'
@@ -171,9 +171,9 @@ def _learnt(document: dict[str, Any], words: dict[str, str]) -> str:
 def label_text(document: dict[str, Any]) -> str:
     """Return the same for a terminal: probabilities, and the tokens on which the decision
     depends."""
-    likeliest = sorted(document["probabilities"].items(), key=lambda each: -each[1])
+    likeliest = sorted(document["probabilities"].items(), key=lambda item: -item[1])
     lines = [f"{100 * chance:6.2f}%  {label}" for label, chance in likeliest]
-    strongest = sorted(zip(document["without"], document["tokens"]), key=lambda each: -abs(each[0]))
+    strongest = sorted(zip(document["without"], document["tokens"]), key=lambda item: -abs(item[0]))
     lines += ["", f"log-odds of {document['label']} lost without the token:"]
     lines += [f"{value:+8.3f}  {token}" for value, token in strongest[:10]]
     if document["attention"]:

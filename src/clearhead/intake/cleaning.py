@@ -187,7 +187,7 @@ def _learn(config: DataConfig, by_split: Mapping[str, tuple[Input, ...]]) -> _Us
     if not pairs:
         return _Usual(False, None, 0.0, math.inf, elsewhere)
     # Sampled from all parts of the files: one of so many lines, by the sizes of the files.
-    total = sum(each.size for each in by_split["train"])
+    total = sum(part.size for part in by_split["train"])
     stride = max(1, total // 60 // N_SAMPLE)  # assuming lines of about 60 bytes
     sample = [
         document.texts

@@ -45,7 +45,7 @@ class Languages:
         for texts in sample:
             plain = [_plain(text) for text in texts[:2]]
             if all(plain):
-                orders[tuple(self.identifier.classify(each)[0] for each in plain)] += 1
+                orders[tuple(self.identifier.classify(text)[0] for text in plain)] += 1
         if not orders:
             return []
         (first, second), n = orders.most_common(1)[0]

@@ -167,7 +167,7 @@ def guess_encoding(raw: bytes) -> str | None:
         return ONE_BYTE
     if all(map(RUSSIAN.fullmatch, runs)) and max(map(len, runs)) > 4:
         return None
-    shares = {encoding: _share_of_frequent(raw, *each) for encoding, each in EAST_ASIAN.items()}
+    shares = {encoding: _share_of_frequent(raw, *facts) for encoding, facts in EAST_ASIAN.items()}
     fitting = [name for name, share in shares.items() if share >= 0.5 and _fits(raw, name)]
     # Japanese kana look like frequent characters of other encodings.
     fitting = ["EUC-JP"] if "EUC-JP" in fitting else fitting

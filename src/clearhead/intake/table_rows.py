@@ -110,7 +110,7 @@ def has_quoted_cells(path: Path) -> bool:
         for cells in split
         for cell in cells
     )
-    widths, without = ({len(cells) for cells in each if cells} for each in (rows[:-1], split))
+    widths, without = ({len(cells) for cells in table if cells} for table in (rows[:-1], split))
     return len(widths) == 1 and max(widths) > 1 and (doubled or widths != without)
 
 

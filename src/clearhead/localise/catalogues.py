@@ -82,7 +82,7 @@ class CatalogueEntry:
         if self.elements is not None:
             return [self.elements.target_of(self.unit)]
         target = self.unit.target
-        return [str(each) for each in getattr(target, "strings", [target]) if each]
+        return [str(form) for form in getattr(target, "strings", [target]) if form]
 
     def can_hold(self, text: str) -> bool:
         """Tell whether a text has every element of the source, properly nested."""
@@ -126,7 +126,7 @@ class Catalogue:
     def _entry(self, unit: Any) -> CatalogueEntry | None:
         if unit.isheader() or unit.isobsolete() or not unit.istranslatable():
             return None
-        sources = tuple(str(each) for each in getattr(unit.source, "strings", [unit.source or ""]))
+        sources = tuple(str(form) for form in getattr(unit.source, "strings", [unit.source or ""]))
         if self.kind == "xliff":
             if len(unit.source_dom):
                 elements = InlineElements(unit.source_dom)

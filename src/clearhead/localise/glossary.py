@@ -52,7 +52,9 @@ class Glossary(Mapping[str, str]):
         lengths: dict[str, set[int]] = {}
         for key in self._by_key:
             lengths.setdefault(key[0], set()).add(len(key))
-        self._lengths = {first: sorted(each, reverse=True) for first, each in lengths.items()}
+        self._lengths = {
+            first: sorted(key_lengths, reverse=True) for first, key_lengths in lengths.items()
+        }
 
     def __getitem__(self, term: str) -> str:
         return self.terms[term]
@@ -66,30 +68,30 @@ class Glossary(Mapping[str, str]):
     def with_terms(self, pieces: Sequence[str | int]) -> PiecesWithTerms:
         """Split a text into pieces, with terms as pieces of their own: from the left, the longest
         term first. The blank before a term belongs to it, as in most tokenizers."""
-        found: list[str | int | Term] = []
+        divided: list[str | int | Term] = []
         for piece in pieces:
             if isinstance(piece, int):
-                found.append(piece)
+                divided.append(piece)
                 continue
             end = 0
             for start, stop, target in self._matches(piece):
                 is_behind_blank = piece[start - 1 : start] == " " and start > end
                 begin = start - is_behind_blank
                 if begin > end:
-                    found.append(piece[end:begin])
-                found.append(Term(piece[begin:stop], with_blank(target)))
+                    divided.append(piece[end:begin])
+                divided.append(Term(piece[begin:stop], with_blank(target)))
                 end = stop
             if end < len(piece):
-                found.append(piece[end:])
-        return tuple(found)
+                divided.append(piece[end:])
+        return tuple(divided)
 
     def terms_in(self, pieces: Sequence[str | int]) -> tuple[Term, ...]:
         """Return the terms of a text, each once."""
-        found: dict[str, Term] = {}
+        terms: dict[str, Term] = {}
         for text in (piece for piece in pieces if isinstance(piece, str)):
             for start, stop, target in self._matches(text):
-                found.setdefault(target.casefold(), Term(text[start:stop], target))
-        return tuple(found.values())
+                terms.setdefault(target.casefold(), Term(text[start:stop], target))
+        return tuple(terms.values())
 
     def _matches(self, text: str) -> Iterator[tuple[int, int, str]]:
         """Yield the start, the stop and the translation of each term."""

@@ -44,7 +44,7 @@ def without_menu_key(pieces: Pieces) -> tuple[Pieces, MenuKey | None]:
             letter = match[1] if form is _IN_BRACKETS else piece[match.end()]
             rest = piece[: match.start()] + piece[match.end() :]
             without = (*pieces[:number], rest, *pieces[number + 1 :])
-            return tuple(each for each in without if each != ""), MenuKey(sign, letter)
+            return tuple(part for part in without if part != ""), MenuKey(sign, letter)
     return pieces, None
 
 

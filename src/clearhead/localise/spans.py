@@ -40,7 +40,7 @@ def rules_of(flags: Iterable[str]) -> SpanRules:
     for name, group in groups:
         if formats & group:
             readings[name] = "always"
-        elif formats & {f"no-{each}" for each in group}:
+        elif formats & {f"no-{format_name}" for format_name in group}:
             readings[name] = "never"
     if "always" in readings.values():  # a text has one format
         readings = {name: readings.get(name, "never") for name, _ in groups}

@@ -51,13 +51,18 @@ class InlineElements:
             new = part
             if isinstance(part, Inline) and part.role == "alone":
                 element = self._elements[part.number]
-                name, found = _name(element), element.attrib
+                name, attributes = _name(element), element.attrib
                 if name in BEGIN:
-                    key = (BEGIN[name], found.get("rid") or found.get("id", ""))
+                    key = (BEGIN[name], attributes.get("rid") or attributes.get("id", ""))
                     if begun.setdefault(key, part.number) == part.number:
                         new = Inline(part.number, "opens")
                 elif name in BEGIN.values():
-                    key = (name, found.get("startRef") or found.get("rid") or found.get("id", ""))
+                    begun_by = (
+                        attributes.get("startRef")
+                        or attributes.get("rid")
+                        or attributes.get("id", "")
+                    )
+                    key = (name, begun_by)
                     if (start := begun.pop(key, None)) is not None:
                         self._ends[start] = element
                         new = Inline(start, "closes")

@@ -70,7 +70,7 @@ def initial_weights(model: nn.Module, seed: int) -> Iterator[tuple[torch.Tensor,
     generator = torch.Generator(device=device).manual_seed(seed)
     narrow = _residual_stds(model, config.init_std)
     own = own_parts_in(model)
-    inside_own = {each for part in own for each in part.modules()}
+    inside_own = {module for part in own for module in part.modules()}
     for module in model.modules():
         if module in own:
             drawn = torch.randint(2**62, (), generator=generator, device=device)

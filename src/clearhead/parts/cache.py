@@ -89,12 +89,12 @@ class Cache:
         """Make row i a copy of row rows[i]; the batch may shrink or grow. Each group of
         `rows_per_source` neighbouring rows looks at one source, that of its first row."""
         n_columns = self.length + SPARE  # further reserved columns need not be copied
-        self.layers = [_rows_of(each, rows, n_columns) for each in self.layers]
+        self.layers = [_rows_of(layer, rows, n_columns) for layer in self.layers]
         if self.sources is not None:
             chosen = rows[::rows_per_source] // self.rows_per_source
             n_sources = len(self.sources[0].keys)
             if chosen.tolist() != list(range(n_sources)):
-                self.sources = [_rows_of(each, chosen) for each in self.sources]
+                self.sources = [_rows_of(source, chosen) for source in self.sources]
                 self.real_source = None if self.real_source is None else self.real_source[chosen]
         self.rows_per_source = rows_per_source
         self.lengths = [self.lengths[row] for row in rows.tolist()]
@@ -104,10 +104,15 @@ class Cache:
         capacity = max(self.length, other.length) + SPARE
         self.layers = _stacked(self.layers, other.layers, capacity)
         if self.sources is not None and other.sources is not None:
-            n_each = [cache.sources[0].keys.shape[2] for cache in (self, other) if cache.sources]
-            real = [_real_source(cache, max(n_each)) for cache in (self, other)]
-            self.sources = _stacked(self.sources, other.sources, max(n_each))
-            all_real = n_each[0] == n_each[1] and self.real_source is other.real_source is None
+            source_lengths = [
+                cache.sources[0].keys.shape[2] for cache in (self, other) if cache.sources
+            ]
+            real = [_real_source(cache, max(source_lengths)) for cache in (self, other)]
+            self.sources = _stacked(self.sources, other.sources, max(source_lengths))
+            all_real = (
+                source_lengths[0] == source_lengths[1]
+                and self.real_source is other.real_source is None
+            )
             self.real_source = None if all_real else torch.cat(real)
         self.lengths = self.lengths + other.lengths
 
@@ -159,7 +164,7 @@ def _rows_of(of: KeysValues, rows: Tensor, n_columns: int | None = None) -> Keys
 
 def _stacked(first: list[KeysValues], second: list[KeysValues], n_columns: int) -> list[KeysValues]:
     return [
-        KeysValues(*map(torch.cat, zip(*(_with_columns(each, n_columns) for each in pair))))
+        KeysValues(*map(torch.cat, zip(*(_with_columns(layer, n_columns) for layer in pair))))
         for pair in zip(first, second)
     ]
 

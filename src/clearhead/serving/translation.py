@@ -85,14 +85,14 @@ class Translation:
         glossary = glossary_field(fields, self.limits)
         work = self._answers(texts, documents, source, target, 1 + n_alternatives, glossary)
         translations: list[list[ServedText]] = await self.wait(request, work)
-        best = [each[0].text for each in translations]
+        best = [n_best[0].text for n_best in translations]
         answer: dict[str, Any] = {"translatedText": best if is_list else best[0]}
         if n_alternatives:
-            others = [[other.text for other in each[1:]] for each in translations]
+            others = [[other.text for other in n_best[1:]] for n_best in translations]
             answer["alternatives"] = others if is_list else others[0]
         if with_confidence:
-            sure = [each[0].confidence for each in translations]
-            rounded = [None if each is None else round(each, 4) for each in sure]
+            confidences = [n_best[0].confidence for n_best in translations]
+            rounded = [None if sure is None else round(sure, 4) for sure in confidences]
             answer["confidence"] = rounded if is_list else rounded[0]
         if detected is not None:
             answer["detectedLanguage"] = [detected] * len(texts) if is_list else detected

@@ -84,7 +84,7 @@ def compare(plan: StudyPlan, lines: Iterable[ResultLine]) -> StudyResult:
                 n_failed=sum(bool(line.get("failed")) for line in runs.values()),
                 figures={c: estimate(figure) for c, figure in figures.items() if figure.values},
                 values={c: list(figure.values) for c, figure in figures.items()},
-                differences={c: found for c, found in pairs.items() if found is not None},
+                differences={c: pair for c, pair in pairs.items() if pair is not None},
                 costs=costs,
                 unequal={
                     cost: costs[cost] / base_costs[cost] - 1
@@ -126,7 +126,7 @@ def _pair(
 ) -> Estimate | None:
     if paired:
         usable = [s for s in runs if s in base and _has(column, runs[s]) and _has(column, base[s])]
-        base, runs = ({seed: each[seed] for seed in usable} for each in (base, runs))
+        base, runs = ({seed: lines[seed] for seed in usable} for lines in (base, runs))
     first, second = _figure(column, base), _figure(column, runs)
     if not first.values or not second.values:
         return None

@@ -48,7 +48,7 @@ def write_pages(result: StudyResult, folder: Path) -> list[Path]:
 def page(result: StudyResult, language: str) -> str:
     """Return the whole page."""
     plan, say = result.plan, words(language)
-    other = next(each for each in LANGUAGES if each != language)
+    other = next(other for other in LANGUAGES if other != language)
     lines = [
         f"# {plain(plan.title[language])}",
         "",

@@ -75,7 +75,7 @@ def _holds(check: Callable[[Any], bool]) -> Callable[[Any], bool]:
 
 
 def _are_values(value: Any) -> bool:
-    return isinstance(value, dict) and all(is_figure(*each) for each in value.items())
+    return isinstance(value, dict) and all(is_figure(*item) for item in value.items())
 
 
 def _are_blocks(numbers: Any) -> bool:

@@ -139,7 +139,7 @@ def _detectable_share(
     def missing(share: float) -> float:
         own = share * (1 - share) / n_lines
         least = _Component(own, N_BLOCKS - 1), _Component(own / n_seeds, n_seeds - 1)
-        chances = [_chance(share, max(measured, each), _floor(n_lines)) for each in least]
+        chances = [_chance(share, max(measured, component), _floor(n_lines)) for component in least]
         return min(chances) - POWER
 
     return None if missing(1.0) < 0 else float(_brentq()(missing, _floor(n_lines), 1.0))

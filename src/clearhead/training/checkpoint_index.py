@@ -118,12 +118,12 @@ def _place(
     if not 0 <= _of(int, start) <= start + _of(int, length) <= sizes[name]:
         raise ValueError(f"{name!r} has no bytes {start} to {start + length}")
     offset, hint = index.get("offset"), index.get("index")
-    found = MetadataIndex(
+    piece = MetadataIndex(
         _of(str, index["fqn"]),
         None if offset is None else read.size(offset),
         None if hint is None else _of(int, hint),
     )
-    return found, _StorageInfo(name, start, length)
+    return piece, _StorageInfo(name, start, length)
 
 
 def _tensor(read: "_Records", tensor: Any) -> TensorStorageMetadata:

@@ -185,9 +185,9 @@ def _give_shares(graph: Graph, model: Any, watch: Switches) -> None:
     parts = parts if last.residual else parts[-1:]
     written = graph.input("written", (1, "length"))
     direction = graph.op("Gather", graph.weight(output_matrix(model)), written)
-    each, stream = _side_by_side(graph, parts), graph.op("Sum", *parts)
+    added, stream = _side_by_side(graph, parts), graph.op("Sum", *parts)
     if isinstance(norm, LayerNorm):
-        each, stream = (graph.op("Sub", x, _mean(graph, x)) for x in (each, stream))
+        added, stream = (graph.op("Sub", x, _mean(graph, x)) for x in (added, stream))
     square = _mean(graph, graph.op("Mul", stream, stream))
     deviation = graph.op("Sqrt", graph.op("Add", square, graph.constant(float(norm.eps))))
     scaled = graph.op("Div", graph.op("Mul", direction, graph.weight(norm.weight)), deviation)
@@ -197,7 +197,7 @@ def _give_shares(graph: Graph, model: Any, watch: Switches) -> None:
     if model.output.bias is not None:
         own = graph.op("Gather", graph.weight(model.output.bias), written)
         constant = graph.op("Add", constant, own)
-    shares = [_sum(graph, graph.op("Mul", each, scaled)), constant]
+    shares = [_sum(graph, graph.op("Mul", added, scaled)), constant]
     graph.output("shares", _side_by_side(graph, shares), (len(parts) + 1, "length"))
 
 

@@ -35,7 +35,7 @@ class RuntimeFile(NamedTuple):
 
 def runtime_files() -> list[RuntimeFile]:
     """All files of the runtime."""
-    return [RuntimeFile(**each) for each in tomllib.loads(_own("runtime.toml"))["file"]]
+    return [RuntimeFile(**table) for table in tomllib.loads(_own("runtime.toml"))["file"]]
 
 
 def find_runtime(folder: Path | None) -> dict[str, bytes]:
@@ -43,7 +43,7 @@ def find_runtime(folder: Path | None) -> dict[str, bytes]:
     (`node_modules`), or the folder `runtime` of an earlier export; None: `node_modules` in the
     current folder."""
     modules = Path(FOLDER) if folder is None else folder
-    contents = {each.name: _read(each, modules) for each in runtime_files()}
+    contents = {file.name: _read(file, modules) for file in runtime_files()}
     return {**contents, "onnxruntime-web.LICENSE": _own("onnxruntime-web.LICENSE").encode()}
 
 
@@ -66,7 +66,7 @@ def _read(file: RuntimeFile, folder: Path) -> bytes:
 
 def how_to_install() -> str:
     """Return the npm command that installs the files."""
-    packages = dict.fromkeys(f"{each.package}@{each.version}" for each in runtime_files())
+    packages = dict.fromkeys(f"{file.package}@{file.version}" for file in runtime_files())
     return f"npm install {' '.join(packages)}"
 
 

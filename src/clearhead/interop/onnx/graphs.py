@@ -174,8 +174,8 @@ class _Past:
             self._shapes.append((part.n_kv_heads, part.d_head))
             shape: AxisSizes = (BATCH, part.n_kv_heads, length, part.d_head)
             names = (f"past_key_values.{index}.{kind}{role}" for role in ("key", "value"))
-            given = (graph.input(name, shape, of=np.float32) for name in names)
-            self._layers.append(KeysValuesNodes(*given))
+            past = (graph.input(name, shape, of=np.float32) for name in names)
+            self._layers.append(KeysValuesNodes(*past))
         self._first = self._layers[0].keys
 
     def length(self) -> Value:
@@ -205,8 +205,8 @@ def _tokens_and_mask(graph: Graph, length: str) -> tuple[Value, Value]:
 
 def _mask(graph: Graph, name: str, length: str) -> Value:
     """True where a token is real."""
-    given = graph.input(name, (BATCH, length))
-    return graph.op("Not", graph.op("Equal", given, graph.constant(0)))
+    is_real = graph.input(name, (BATCH, length))
+    return graph.op("Not", graph.op("Equal", is_real, graph.constant(0)))
 
 
 def _count_positions(graph: Graph, mask: Value) -> Value:
