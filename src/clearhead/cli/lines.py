@@ -68,18 +68,22 @@ def read_lines(arguments: argparse.Namespace) -> Iterator[list[tuple[int, str]]]
         yield from _chunks(lines, str(arguments.input))
 
 
+_Waiting = queue.Queue[bytes | Exception | None]
+"""Lines, and then None for their end or what went wrong."""
+
+
+def _read_ahead(lines: Iterable[bytes], waiting: _Waiting) -> None:
+    try:
+        for line in lines:
+            waiting.put(line)
+        waiting.put(None)
+    except Exception as error:  # whatever it is, the other thread waits for it
+        waiting.put(error)
+
+
 def _chunks(lines: Iterable[bytes], name: str) -> Iterator[list[tuple[int, str]]]:
-    waiting: queue.Queue[bytes | Exception | None] = queue.Queue(maxsize=4 * CHUNK)
-
-    def read() -> None:
-        try:
-            for line in lines:
-                waiting.put(line)
-            waiting.put(None)
-        except Exception as error:  # any error is passed on, as the other thread waits for it
-            waiting.put(error)
-
-    threading.Thread(target=read, daemon=True).start()
+    waiting: _Waiting = queue.Queue(maxsize=4 * CHUNK)
+    threading.Thread(target=_read_ahead, args=(lines, waiting), daemon=True).start()
     number, error, ended = 0, None, False
     while not ended and error is None:
         chunk: list[tuple[int, str]] = []

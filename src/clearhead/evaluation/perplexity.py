@@ -92,34 +92,23 @@ def perplexity(
             f"{setting('stride', stride)} must be between 1 and the window of {window} tokens; "
             "a larger one would leave tokens out"
         )
-    nats, n_tokens, n_bytes, n_characters, n_words = 0.0, 0, 0, 0, 0
+    n_ends = 0 if eos_id is None else 1
+    encoded = _encoded(tokenizer, texts, bos_id, eos_id)
+    n_bytes = sum(len(text.encode("utf-8")) + n_ends for text, _ in encoded)
+    n_characters = sum(len(text) + n_ends for text, _ in encoded)
+    n_words = sum(len(text.split()) for text, _ in encoded)
     contexts: list[Sequence[int]] = []
     targets: list[Sequence[int]] = []
-    starts = [] if bos_id is None else [bos_id]
-    ends = [] if eos_id is None else [eos_id]
-    rows: list[list[int]] = []
-    begins: list[str] = []  # the first text of each row
-    for text in texts:
-        ids = [*starts, *tokenizer.encode(text), *ends]
-        if not ids:
-            continue
-        n_bytes += len(text.encode("utf-8")) + len(ends)
-        n_characters += len(text) + len(ends)
-        n_words += len(text.split())
-        if joined and rows:
-            rows[0] += ids
-        else:
-            rows.append(ids)
-            begins.append(text)
-    for ids, begin in zip(rows, begins):
+    for text, ids in _joined(encoded) if joined else encoded:
         # The first token is not scored, so its characters are not counted (if they are complete).
         first_text = tokenizer.decode(ids[:1]).rstrip("\ufffd")
         n_bytes -= len(first_text.encode("utf-8"))
         n_characters -= len(first_text)
-        n_words -= _words_that_end(first_text, begin[len(first_text) :])
+        n_words -= _words_that_end(first_text, text[len(first_text) :])
         for start, first, last in windows(len(ids), window, stride):
             contexts.append(ids[start:first])
             targets.append(ids[first:last])
+    nats, n_tokens = 0.0, 0
     for log_probs in score(model, contexts, targets):
         nats -= math.fsum(log_probs)
         n_tokens += len(log_probs)
@@ -128,6 +117,21 @@ def perplexity(
     return Perplexity(
         nats=nats, n_tokens=n_tokens, n_bytes=n_bytes, n_characters=n_characters, n_words=n_words
     )
+
+
+def _encoded(
+    tokenizer: Tokenizer, texts: Iterable[str], bos_id: int | None, eos_id: int | None
+) -> list[tuple[str, list[int]]]:
+    """The texts that have tokens, with their tokens."""
+    starts = [] if bos_id is None else [bos_id]
+    ends = [] if eos_id is None else [eos_id]
+    encoded = [(text, [*starts, *tokenizer.encode(text), *ends]) for text in texts]
+    return [(text, ids) for text, ids in encoded if ids]
+
+
+def _joined(encoded: Sequence[tuple[str, list[int]]]) -> list[tuple[str, list[int]]]:
+    """One row of all tokens, with the text that it begins with."""
+    return [(encoded[0][0], [token for _, ids in encoded for token in ids])] if encoded else []
 
 
 def _words_that_end(text: str, rest: str) -> int:

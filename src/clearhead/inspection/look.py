@@ -211,23 +211,28 @@ def facts_of(subject: Subject) -> dict[str, Any]:
 
 
 def _tokens(subject: Subject, text: Text) -> dict[str, Any]:
-    def described(ids: list[int], tokenizer: Tokenizer, n_given: int = 0) -> list[dict[str, Any]]:
-        return [
-            {
-                "id": token,
-                "text": label_of(token, tokenizer),
-                "control": token in tokenizer.control_ids,
-                "given": index < n_given,
-            }
-            for index, token in enumerate(ids)
-        ]
-
-    tokens: dict[str, Any] = {"written": described(text.written, subject.target, text.n_given)}
+    tokens: dict[str, Any] = {
+        "written": _described_tokens(text.written, subject.target, text.n_given)
+    }
     if text.source is not None:
-        tokens["source"] = described(text.source, subject.source)
+        tokens["source"] = _described_tokens(text.source, subject.source)
     if text.fed is not None:
-        tokens["fed"] = described(text.fed, subject.target)
+        tokens["fed"] = _described_tokens(text.fed, subject.target)
     return tokens
+
+
+def _described_tokens(
+    ids: list[int], tokenizer: Tokenizer, n_given: int = 0
+) -> list[dict[str, Any]]:
+    return [
+        {
+            "id": token,
+            "text": label_of(token, tokenizer),
+            "control": token in tokenizer.control_ids,
+            "given": index < n_given,
+        }
+        for index, token in enumerate(ids)
+    ]
 
 
 def _weights(t: Trace, kind: str) -> Float[Tensor, "layer head query key"] | None:

@@ -63,38 +63,18 @@ def plan(
         rule = "is needed to plan a preset, which has no recipe that says how long it trains"
         raise ConfigError("tokens", None, rule, f"try {setting('tokens', Verbatim('15e12'))}")
     total = train.steps * batch if tokens is None else tokens
-    for field_name, value in (("gpus", gpus), ("length", length), ("batch_tokens", batch)):
-        if value < 1:
-            raise ConfigError(
-                field_name, value, "must be at least 1", f"try {setting(field_name, 1)}"
-            )
-        if value > (most := MOST[field_name]):
-            raise ConfigError(field_name, value, f"must be at most {most:,}", "write a smaller one")
-    if not 0 < total < math.inf:
-        raise ConfigError(
-            "tokens",
-            total,
-            "must be above 0 and finite",
-            f"try {setting('tokens', Verbatim('1e9'))}",
-        )
+    _check_sizes(gpus, length, batch, total)
     used = _utilisation(utilisation, accelerators, train)
     rows = max(1, batch // length)
-    candidates: list[LayoutCandidate] = []
-    for divided in (False, True):  # tensor parallel is for what fits in no other way
-        if any(option.fits for option in candidates):
-            break
-        candidates += [
-            candidate(
-                model,
-                train,
-                layout,
-                kind=accelerators,
-                length=length,
-                utilisation=used.figure.value,
-            )
-            for layout in layouts(model, gpus, rows, accelerators.per_node)
-            if (layout.tensor > 1) is divided and _trains(train, layout)
-        ]
+    candidates = _candidates(
+        model,
+        train,
+        accelerators,
+        gpus=gpus,
+        rows=rows,
+        length=length,
+        utilisation=used.figure.value,
+    )
     if not candidates:
         raise _no_layout(model, gpus, rows, length)
     batch = rows * length
@@ -114,6 +94,46 @@ def plan(
         least=min(candidates, key=lambda option: option.memory.peak),
         figures=_figures(run),
     )
+
+
+def _check_sizes(gpus: int, length: int, batch_tokens: int, tokens: float) -> None:
+    for field_name, value in (("gpus", gpus), ("length", length), ("batch_tokens", batch_tokens)):
+        if value < 1:
+            raise ConfigError(
+                field_name, value, "must be at least 1", f"try {setting(field_name, 1)}"
+            )
+        if value > (most := MOST[field_name]):
+            raise ConfigError(field_name, value, f"must be at most {most:,}", "write a smaller one")
+    if not 0 < tokens < math.inf:
+        raise ConfigError(
+            "tokens",
+            tokens,
+            "must be above 0 and finite",
+            f"try {setting('tokens', Verbatim('1e9'))}",
+        )
+
+
+def _candidates(
+    model: ModelConfig,
+    train: TrainConfig,
+    kind: Accelerator,
+    *,
+    gpus: int,
+    rows: int,
+    length: int,
+    utilisation: float,
+) -> list[LayoutCandidate]:
+    """The layouts that share the rows evenly; tensor parallel is for what fits in no other way."""
+    candidates: list[LayoutCandidate] = []
+    for divided in (False, True):
+        if any(option.fits for option in candidates):
+            break
+        candidates += [
+            candidate(model, train, layout, kind=kind, length=length, utilisation=utilisation)
+            for layout in layouts(model, gpus, rows, kind.per_node)
+            if (layout.tensor > 1) is divided and _trains(train, layout)
+        ]
+    return candidates
 
 
 @dataclass(frozen=True)
