@@ -6,7 +6,7 @@ command line as `--beam 2`."""
 import re
 from collections.abc import Callable, Iterable
 from difflib import get_close_matches
-from typing import Any, Literal, NamedTuple
+from typing import Any, NamedTuple
 
 MAX_MESSAGE = 4000
 """The highest number of characters in a message, which may quote a file from somebody else."""
@@ -25,7 +25,8 @@ MARKED = re.compile(f"{START}([^{END}]*){BETWEEN}([^{END}]*){BETWEEN}([^{END}]*)
 class Mention(NamedTuple):
     """What a message mentions in words that depend on who reads it."""
 
-    kind: Literal["setting", "recipe key", "own part", "own text", "function"]
+    kind: str
+    """`setting`, `recipe key`, `own part`, `own text` or `function`."""
     name: str
     shown: str
     """The value as Python shows it."""
