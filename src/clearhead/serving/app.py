@@ -83,23 +83,41 @@ def serve(live: LiveModel, first: LookRequest, address: Address) -> None:
 def live_app(live: LiveModel, first: LookRequest, *, host: str, key: str) -> Starlette:
     """Make the application. `first` is what the page shows when it opens; `host` is the address on
     which the server listens."""
-    worker = ThreadPoolExecutor(1, thread_name_prefix="model")
-    opening = worker.submit(live.answer, first).result()
-    opening["live"] = {**live.facts(), "first": {**first.decoding(), "text": first.text}}
-    html = page(opening)
-    held = {"content-security-policy": f"{policy(live=True)}; frame-ancestors 'none'"}
-    n_asked = 0
+    live_page = _LivePage(live, first, key)
+    return Starlette(
+        routes=[
+            Route("/", live_page.home),
+            Route("/health", live_page.health),
+            Route(LOOK, live_page.look, methods=["POST"]),
+        ],
+        middleware=[Middleware(Guard, callers=Callers(host), headers=PAGE_HEADERS)],
+    )
 
-    async def home(_: Request) -> Response:
-        return HTMLResponse(html, headers=held)
 
-    async def health(_: Request) -> Response:
+class _LivePage:
+    """The page, and the requests that it sends: one thread answers them in turn."""
+
+    def __init__(self, live: LiveModel, first: LookRequest, key: str) -> None:
+        self.live, self.key, self.n_asked = live, key, 0
+        self.worker = ThreadPoolExecutor(1, thread_name_prefix="model")
+        opening = self.worker.submit(live.answer, first).result()
+        opening["live"] = {**live.facts(), "first": {**first.decoding(), "text": first.text}}
+        self.html = page(opening)
+        policies = f"{policy(live=True)}; frame-ancestors 'none'"
+        self.headers = {"content-security-policy": policies}
+
+    async def home(self, _: Request) -> Response:
+        """GET /"""
+        return HTMLResponse(self.html, headers=self.headers)
+
+    async def health(self, _: Request) -> Response:
+        """GET /health"""
         return PlainTextResponse("ready\n")
 
-    async def look(request: Request) -> Response:
-        nonlocal n_asked
+    async def look(self, request: Request) -> Response:
+        """POST /api/look"""
         try:
-            check_page_key(request.headers, key)
+            check_page_key(request.headers, self.key)
             asked = read_request(await _body(request))
         except ClientDisconnect:
             return failure(400, "the request was not finished")
@@ -107,38 +125,29 @@ def live_app(live: LiveModel, first: LookRequest, *, host: str, key: str) -> Sta
             return failure(error.status, str(error))
         except ClearheadError as error:
             return failure(400, str(error))
-        if n_asked > MAX_WAITING:
+        if self.n_asked > MAX_WAITING:
             return failure(503, "too many requests at once; try again in a moment")
-        n_asked += 1
+        self.n_asked += 1
         left = threading.Event()
         watching = asyncio.ensure_future(_when_left(request, left))
         try:
-            answering = asyncio.get_running_loop().run_in_executor(worker, _answer, asked, left)
-            return await answering
+            loop = asyncio.get_running_loop()
+            return await loop.run_in_executor(self.worker, self._answer, asked, left)
         finally:
             watching.cancel()
-            n_asked -= 1
+            self.n_asked -= 1
 
-    def _answer(asked: LookRequest, left: threading.Event) -> Response:
+    def _answer(self, asked: LookRequest, left: threading.Event) -> Response:
         try:
-            body = json.dumps(live.answer(asked, left), ensure_ascii=False, separators=(",", ":"))
+            document = self.live.answer(asked, left)
         except RequestTimeoutError as error:
             return failure(504, str(error))
         except ClearheadError as error:
             return failure(400, str(error))
-        data = body.encode()
-        if len(data) > MAX_ANSWER:
+        body = json.dumps(document, ensure_ascii=False, separators=(",", ":")).encode()
+        if len(body) > MAX_ANSWER:
             return failure(400, "the answer is too large for the live page; shorten the text")
-        return Response(data, media_type="application/json")
-
-    return Starlette(
-        routes=[
-            Route("/", home),
-            Route("/health", health),
-            Route(LOOK, look, methods=["POST"]),
-        ],
-        middleware=[Middleware(Guard, callers=Callers(host), headers=PAGE_HEADERS)],
-    )
+        return Response(body, media_type="application/json")
 
 
 async def _body(request: Request) -> bytes:
