@@ -6,7 +6,7 @@ import math
 import re
 import shlex
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any, Literal
@@ -182,24 +182,8 @@ TABLES = ("settings", "arms", "tests")
 
 
 def _study(path: Path, given: str, tables: dict[str, Any]) -> StudyPlan:
-    for key in tables:
-        if key not in (*KEYS, *TABLES):
-            raise ClearheadError(
-                f"{path}: there is no key {key!r}; {nearest(key, (*KEYS, *TABLES))}"
-            )
-    for key in ("recipe", "seeds", "measures", "budget", "arms"):
-        if not tables.get(key):
-            raise ClearheadError(f"{path}: {key} is missing; a study needs it")
-    recipe = tables["recipe"]
-    if not isinstance(recipe, str):
-        raise ConfigError(
-            "recipe", recipe, "is not a string", 'write the name: recipe = "copy-task"'
-        )
-    own = path.parent / recipe
-    base = load_recipe(own if recipe.endswith(".toml") and own.is_file() else recipe)
-    base = revise_recipe(base, _tables(path, "settings", tables.get("settings", {})))
-    if base.model is None:
-        raise ClearheadError(f"{path}: the recipe {recipe!r} has no [model]; a study needs one")
+    _check_keys(path, tables)
+    base = _base(path, tables)
     budget, amount = _budget(tables["budget"])
     arms = [
         arm
@@ -208,22 +192,9 @@ def _study(path: Path, given: str, tables: dict[str, Any]) -> StudyPlan:
     ]
     for arm in arms:
         _check_sweep(arm)
-    baseline = tables.get("baseline", arms[0].name)
-    if baseline not in [arm.name for arm in arms]:
-        rule = "is not an arm"
-        raise ConfigError(
-            "baseline", baseline, rule, nearest(str(baseline), [a.name for a in arms])
-        )
-    measures = _list("measures", tables["measures"], str, 'measures = ["loss"]')
-    task = base.data.task
-    for measure in measures:
-        if measure not in (choices := [*MEASURES[task], *GRADIENTS]):
-            rule = f"is not a measure of the task {task!r}"
-            raise ConfigError("measures", measure, rule, nearest(measure, choices))
-    tests = _named(path, "tests", tables.get("tests", {}))
-    if tests and task != "pairs":
-        rule = "are for pairs, but this recipe has none"
-        raise ConfigError("tests", ", ".join(tests), rule, "leave them out")
+    baseline = _baseline(tables, [arm.name for arm in arms])
+    measures = _measures(tables, base.data.task)
+    tests = _tests(path, tables, base.data.task)
     return StudyPlan(
         name=path.stem,
         given=shlex.quote(given),
@@ -235,9 +206,59 @@ def _study(path: Path, given: str, tables: dict[str, Any]) -> StudyPlan:
         budget=budget,
         amount=amount,
         measures=measures,
-        tests=tuple(_test(path, name, table) for name, table in tests.items()),
+        tests=tests,
         beam=_whole("beam", tables.get("beam", 1)),
     )
+
+
+def _check_keys(path: Path, tables: dict[str, Any]) -> None:
+    for key in tables:
+        if key not in (*KEYS, *TABLES):
+            raise ClearheadError(
+                f"{path}: there is no key {key!r}; {nearest(key, (*KEYS, *TABLES))}"
+            )
+    for key in ("recipe", "seeds", "measures", "budget", "arms"):
+        if not tables.get(key):
+            raise ClearheadError(f"{path}: {key} is missing; a study needs it")
+
+
+def _base(path: Path, tables: dict[str, Any]) -> Recipe:
+    """The recipe that every arm changes."""
+    recipe = tables["recipe"]
+    if not isinstance(recipe, str):
+        raise ConfigError(
+            "recipe", recipe, "is not a string", 'write the name: recipe = "copy-task"'
+        )
+    own = path.parent / recipe
+    base = load_recipe(own if recipe.endswith(".toml") and own.is_file() else recipe)
+    base = revise_recipe(base, _tables(path, "settings", tables.get("settings", {})))
+    if base.model is None:
+        raise ClearheadError(f"{path}: the recipe {recipe!r} has no [model]; a study needs one")
+    return base
+
+
+def _baseline(tables: dict[str, Any], arms: Sequence[str]) -> str:
+    baseline = tables.get("baseline", arms[0])
+    if baseline not in arms:
+        raise ConfigError("baseline", baseline, "is not an arm", nearest(str(baseline), arms))
+    return baseline
+
+
+def _measures(tables: dict[str, Any], task: Task) -> tuple[str, ...]:
+    measures = _list("measures", tables["measures"], str, 'measures = ["loss"]')
+    for measure in measures:
+        if measure not in (choices := [*MEASURES[task], *GRADIENTS]):
+            rule = f"is not a measure of the task {task!r}"
+            raise ConfigError("measures", measure, rule, nearest(measure, choices))
+    return measures
+
+
+def _tests(path: Path, tables: dict[str, Any], task: Task) -> tuple[StudyTest, ...]:
+    tests = _named(path, "tests", tables.get("tests", {}))
+    if tests and task != "pairs":
+        rule = "are for pairs, but this recipe has none"
+        raise ConfigError("tests", ", ".join(tests), rule, "leave them out")
+    return tuple(_test(path, name, table) for name, table in tests.items())
 
 
 def _arms(path: Path, name: str, table: dict[str, Any], base: Recipe, rates: Any) -> list[Arm]:
