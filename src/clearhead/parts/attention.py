@@ -80,8 +80,7 @@ def fused_attention(
     bias: Bias | None = None,
     p_dropout: float = 0.0,
 ) -> Heads:
-    """Compute the same result with torch's kernel, which never holds the whole matrix of
-    weights."""
+    """Compute the same with torch's kernel, which never holds the whole matrix of weights."""
     n_queries, n_keys = queries.shape[2], seen.keys.shape[2]
     is_causal = causal and allowed is None and bias is None
     if is_causal and n_queries != n_keys:  # the kernel's own aligns to the top left

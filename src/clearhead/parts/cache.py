@@ -104,15 +104,10 @@ class Cache:
         capacity = max(self.length, other.length) + SPARE
         self.layers = _stacked(self.layers, other.layers, capacity)
         if self.sources is not None and other.sources is not None:
-            source_lengths = [
-                cache.sources[0].keys.shape[2] for cache in (self, other) if cache.sources
-            ]
-            real = [_real_source(cache, max(source_lengths)) for cache in (self, other)]
-            self.sources = _stacked(self.sources, other.sources, max(source_lengths))
-            all_real = (
-                source_lengths[0] == source_lengths[1]
-                and self.real_source is other.real_source is None
-            )
+            widths = [cache.sources[0].keys.shape[2] for cache in (self, other) if cache.sources]
+            real = [_real_source(cache, max(widths)) for cache in (self, other)]
+            self.sources = _stacked(self.sources, other.sources, max(widths))
+            all_real = widths[0] == widths[1] and self.real_source is other.real_source is None
             self.real_source = None if all_real else torch.cat(real)
         self.lengths = self.lengths + other.lengths
 
@@ -134,8 +129,7 @@ class LayerCache(NamedTuple):
         return self.cache.sources[self.layer]
 
     def append(self, new: KeysValues) -> KeysValues:
-        """Append the keys and values of this call's tokens to the old ones, and return all of
-        them."""
+        """Append the keys and values of this call's tokens to the old ones; return all of them."""
         cache, n_tokens = self.cache, new.keys.shape[2]
         own = cache.layers[self.layer]
         if cache.shown > own.keys.shape[2]:
