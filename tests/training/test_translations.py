@@ -46,15 +46,19 @@ def test_a_run_that_is_broken_off_shows_the_same_translations(
     pairs: Corpus, watched: WatchedTranslations, tmp_path: Path
 ):
     whole = go(EVERY_SEVEN, pairs, tmp_path / "whole", measure=watched)
-    for steps in (6, 8, 20, 30):
+    ends = (6, 8, 20)
+    for steps in (*ends, 30):
         torch.manual_seed(steps)
         piece = go(
             with_train(EVERY_SEVEN, steps=steps), pairs, tmp_path / "pieces", measure=watched
         )
-    assert piece.lines == whole.lines
+    # Each piece validates its last step, which the whole run does not.
+    planned = [line for line in piece.lines if "valid" not in line or line["step"] not in ends]
+    assert planned == whole.lines
+    assert len(planned) == len(piece.lines) - len(ends)
     assert digest(piece.run.objective) == digest(whole.run.objective)
     valid = [line for line in whole.lines if "valid" in line]
-    assert [line["step"] for line in valid] == [7, 14, 21, 28]
+    assert [line["step"] for line in valid] == [7, 14, 21, 28, 30]
     assert all(len(line["samples"]) == 3 for line in valid)
 
 

@@ -115,5 +115,5 @@ class ClassificationHead(nn.Module):
         self.dropout = Dropout(p_dropout)
         self.output = nn.Linear(d_model, n_labels, bias=bias)
 
-    def forward(self, x: Float[Tensor, "batch d_model"]) -> Float[Tensor, "batch labels"]:
+    def forward(self, x: Float[Tensor, "*batch d_model"]) -> Float[Tensor, "*batch labels"]:
         return self.output(self.dropout(self.dense(x).tanh()))

@@ -34,7 +34,7 @@ CONTROLS = {"t": "\t", "n": "\n", "r": "\r", "f": "\f", "v": "\v"}
 CLASSES = "sSdDwW"
 EDGES = "bBAzZG"
 ALSO_WORDS = ("Nl", "So")
-"""Categories in which only some characters are letters to \w."""
+r"""Categories in which only some characters are letters to \w."""
 FOLDED = {"s": "\u017f", "k": "\u212a"}
 """Characters beyond ASCII that equal an ASCII letter if case is ignored."""
 
