@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from clearhead.api import measures
+from clearhead.api import bleu_and_perplexity
 from clearhead.cli import main
 from clearhead.cli.lines import _chunks, _count_lines
 from clearhead.cli.terminal import one_line
@@ -192,7 +192,7 @@ def test_a_wrong_way_of_scoring_is_told_before_anything_is_translated(
     folder: Path, tmp_path: Path, inside, monkeypatch, options, message
 ):
     pytest.importorskip("sacrebleu", reason="needs the extra eval")
-    monkeypatch.setattr(measures, "translate_lines", None)  # not reached
+    monkeypatch.setattr(bleu_and_perplexity, "translate_lines", None)  # not reached
     (tmp_path / "lines").write_text("ein Hund\n")
     files = ["--source", tmp_path / "lines", "--reference", tmp_path / "lines"]
     told = inside("evaluate", folder / "mt", *files, *options)

@@ -5,7 +5,6 @@ import hashlib
 import json
 import logging
 import os
-import shlex
 import time
 from collections.abc import Sequence
 from dataclasses import asdict
@@ -22,7 +21,7 @@ from clearhead.config import recipe_toml
 from clearhead.config.checks import MOST, as_path, user_path
 from clearhead.data.corpus import open_corpus
 from clearhead.environment import data_folder
-from clearhead.errors import ConfigError, DataError, InputError, setting
+from clearhead.errors import ConfigError, DataError, InputError, own_part, setting
 from clearhead.files import locked, refuse_unusual, write_whole
 from clearhead.intake.public import public_corpora
 from clearhead.interop.folders import has_file, read_json
@@ -290,24 +289,22 @@ def check_parts(plan: StudyPlan, named: Sequence[str]) -> None:
         named_parts[role, user_path(file).resolve(), symbol] = text
     for part, text in named_parts.items():
         if part not in planned_parts:
-            its_parts = (
-                f"its parts are {', '.join(map(_option, planned_parts))}"
-                if planned_parts
-                else "it has none"
-            )
-            raise InputError(f"{plan.given} has no part {text!r}; {its_parts}")
+            its_parts = [own_part(*_role_and_class(planned)) for planned in planned_parts]
+            remedy = f"its parts are {', '.join(its_parts)}" if its_parts else "it has none"
+            raise InputError(f"{plan.given} has no part {text!r}; {remedy}")
     missing = [part for part in planned_parts if part not in named_parts]
     if missing:
-        options = " ".join(shlex.quote(_option(part)) for part in planned_parts)
+        options = " ".join(own_part(*_role_and_class(part)) for part in planned_parts)
         rule = "would be run, and may be somebody else's"
         remedy = f"read the file, and if you trust it, name it among your parts: {options}"
-        raise ConfigError(planned_parts[missing[0]], _option(missing[0]), rule, remedy)
+        value = "=".join(_role_and_class(missing[0]))
+        raise ConfigError(planned_parts[missing[0]], value, rule, remedy)
 
 
-def _option(part: tuple[str, Path, str]) -> str:
+def _role_and_class(part: tuple[str, Path, str]) -> tuple[str, str]:
     role, file, symbol = part
     here = Path.cwd()
-    return f"{role}={file.relative_to(here) if file.is_relative_to(here) else file}:{symbol}"
+    return role, f"{file.relative_to(here) if file.is_relative_to(here) else file}:{symbol}"
 
 
 def _read_result(job: StudyJob) -> ResultLine:

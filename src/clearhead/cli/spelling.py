@@ -43,7 +43,7 @@ def _on_command_line(mention: Mention) -> str:
         case "recipe key":
             return f"--{name} {_toml_word(shown)}"
         case "own part" if "part" in _options and ".py:" in shown:
-            return f"--part {name}={shown}"
+            return f"--part {shlex.quote(f'{name}={shown}')}"
         case "own text":
             return f"--{name} {_word(shown)}"
         case "function":
