@@ -293,11 +293,11 @@ INVALID = {
         r"a\.jsonl, line 2: field 't' is 2, not text",
         [("one",), ("three",)],
     ),
-    "half a surrogate pair": (
+    "a lone surrogate": (
         {"a.jsonl": b'{"t":"one"}\n{"t":"\\ud83d"}\n{"t":"three"}\n'},
         {"format": "jsonl", "columns": ("t",)},
         "invalid-utf8",
-        r"a\.jsonl, line 2: character 1 is half a surrogate pair",
+        r"a\.jsonl, line 2: character 1 is a lone surrogate",
         [("one",), ("three",)],
     ),
     "bytes that are no UTF-8 in JSON": (

@@ -317,10 +317,10 @@ def _study(sent: Path, draw: random.Random) -> Case:
 
 
 def _content(path: Path) -> bytes:
-    """Of a plain file; what was put in its place may have no end."""
+    """Read a regular file; what was put in its place may have no end."""
     about = path.lstat()
     if not stat.S_ISREG(about.st_mode) or about.st_size > 2**24:
-        raise OSError(f"{path} is not a plain file")
+        raise OSError(f"{path} is not a regular file")
     return path.read_bytes()
 
 

@@ -73,7 +73,7 @@ def test_a_sharded_folder_is_read(sharded: Path):
         ({"n_layer": 3}, "lacks the tensors 'transformer.h.2"),
         ({"n_layer": 1}, "tensors that no rule covers: 'transformer.h.1"),
         ({"n_embd": 2**28}, "n_inner|max_length|beyond|shape"),
-        ({"n_embd": 2**70}, "is beyond any machine"),
+        ({"n_embd": 2**70}, "is too large for any machine"),
         ({"n_embd": "24"}, "d_model='24' must be int"),
         ({"n_embd": True}, "d_model=True must be int"),
         ({"n_embd": None}, "d_model=None must be int"),
@@ -83,7 +83,7 @@ def test_a_sharded_folder_is_read(sharded: Path):
         ({"n_inner": 0}, "d_ff=0 must be"),
         ({"n_head": 5}, "n_heads=5 must divide d_model=24"),
         ({"layer_norm_epsilon": -1e-5}, "norm_eps=-1e-05 must be above 0"),
-        ({"layer_norm_epsilon": 1e400}, "is not valid JSON|beyond any machine"),
+        ({"layer_norm_epsilon": 1e400}, "is not valid JSON|too large for any machine"),
         ({"eos_token_id": 99}, "eos_token_id=99 is not a token of a vocabulary of 53"),
         ({"eos_token_id": [2, 3]}, r"eos_token_id=\[2, 3\]; keep the one id"),
         ({"eos_token_id": "2"}, "eos='2' must be int or null"),
@@ -152,7 +152,7 @@ def test_a_pipe_is_refused_and_not_waited_for(folder: Path):
     (folder / "config.json").unlink()
     os.mkfifo(folder / "config.json")
     began = time.monotonic()
-    refused(folder, "is not a plain file")
+    refused(folder, "is not a regular file")
     assert time.monotonic() - began < 5
 
 

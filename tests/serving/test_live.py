@@ -162,7 +162,7 @@ def test_only_the_own_page_is_answered(here: TestClient, headers: dict[str, str]
         ('{"text": "a", "replace": "median"}', 400, "is not a choice"),
         ('{"text": "a", "language": "<b>"}', 400, "is not a choice"),
         (json.dumps({"text": "a" * (MAX_CHARACTERS + 1)}), 400, "2000 are allowed"),
-        (json.dumps({"text": "a b " * 300}), 400, "the live page takes 128"),
+        (json.dumps({"text": "a b " * 300}), 400, "the live page takes at most 128"),
         ("x" * (MAX_BODY + 1), 413, "more than 16384 bytes"),
     ],
     ids=lambda value: value[:40] if isinstance(value, str) else "",

@@ -191,7 +191,7 @@ def test_an_accepted_pattern_takes_linear_time():
         ("a*b|(?<=a)a|a+", "again for each"),
         ("a(?:a*b)?", "again for each"),
         (r"\d{1,3}(?=(?:\d{3})*\b)", "no limit"),
-        ("(?:a{999}b|c){2}d", "steps a character"),
+        ("(?:a{999}b|c){2}d", "steps per character"),
         (r"(a)\1", "not known here"),
         ("(?>a*)b", r"a group that begins with \(\?>"),
         ("(?<n>a)", "a group that begins with"),

@@ -249,7 +249,7 @@ def _shown(name: str, value: float | None, n: int) -> str:
     if value is None:
         return f"{'—':>14}   (no spaces between the {name}s)"
     if value > LARGEST_SHOWN:
-        size = "beyond any number" if value == math.inf else f"{value:.1e}"
+        size = "too large to compute" if value == math.inf else f"{value:.1e}"
         return (
             f"{'—':>14}   ({size}: worse than a choice among a million {name}s at random; compare "
             "bits per byte)"

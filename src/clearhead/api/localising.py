@@ -125,8 +125,9 @@ def _remembered(path: Path, language: str) -> Iterator[TranslatedPair]:
                     yield TranslatedPair(text, target)
     if is_empty:
         raise DataError(
-            f"{path} has no translation into {code!r}, the language of the catalogue (there are "
-            f"{', '.join(map(repr, sorted(languages))) or 'no languages'}); name another memory"
+            f"{path} has no translation into {code!r}, the language of the catalogue (it has "
+            f"{', '.join(map(repr, sorted(languages))) or 'no languages'}); give another "
+            "translation memory"
         )
 
 

@@ -38,7 +38,7 @@ class TokenizedModel:
         """`dtype` None takes the number format of the folder. `keeps` is an object that must exist
         as long as this one, such as a temporary folder."""
         self.is_run = is_run
-        """Whether the model's folder belongs to a run, which has a recipe."""
+        """True if the model's folder belongs to a run, which has a recipe."""
         self._given, self._absolute = folder, folder.absolute()
         self.own_parts = own_parts
         self.dtype = dtype
@@ -48,7 +48,7 @@ class TokenizedModel:
 
     @property
     def is_temporary(self) -> bool:
-        """Whether the model's folder is removed together with this object."""
+        """Tell whether the model's folder is removed together with this object."""
         return self._keeps is not None
 
     @property

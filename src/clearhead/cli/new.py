@@ -22,7 +22,8 @@ from clearhead.intake.own_text import OwnText
 CALLS = recipe_for
 SAY_WHAT = "say what it is: --source and --target, --text, --table or --label"
 SKIPPABLE: tuple[InvalidInput, ...] = ("invalid-utf8", "malformed")
-"""Blank and too long lines are skipped anyway, and files that are not in step are refused."""
+"""Blank and too long lines are skipped anyway, and files that are not parallel line by line are
+refused."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

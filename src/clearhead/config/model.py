@@ -74,9 +74,9 @@ class ModelConfig:
     norm_eps: float = 1e-5
     """A small number that is added to the variance, so that a norm never divides by zero."""
     bias: bool = True
-    """Whether linear layers and layer norms have biases."""
+    """True if linear layers and layer norms have biases."""
     residual: bool = True
-    """Whether sublayers have residual connections; false removes them, as an ablation."""
+    """True if sublayers have residual connections; false removes them, as an ablation."""
 
     positions: PositionKind = "sinusoidal"
     """How the model knows the order of tokens: "sinusoidal" or "learned" vectors are added to the

@@ -90,7 +90,8 @@ class TrainConfig:
     average."""
 
     validate_every: int = 0
-    """Number of steps between validations; the last step is always validated. 0: never validate."""
+    """Number of steps between validations; validation also runs after the last step. 0: no
+    validation at all."""
     also_validate: tuple[str, ...] = ()
     """Prepared folders whose validation splits are measured as well. Each loss is shown as
     NAME_loss. It tells how much of its first text a model remembers that starts from another
@@ -107,7 +108,7 @@ class TrainConfig:
     perplexity, accuracy (classification), BLEU or chrF++ (with translate_valid), or a name that
     your own validation returns."""
     best_is: BestIs = "lowest"
-    """Whether the "lowest" or the "highest" value of the metric is best; accuracy, BLEU and chrF++
+    """Which value of the metric is best: the "lowest" or the "highest". Accuracy, BLEU and chrF++
     need "highest"."""
     patience: int | None = None
     """Stop after this many validations without a new best. Not set: never."""

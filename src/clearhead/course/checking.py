@@ -142,7 +142,7 @@ class Mistake:
     """The inputs on which the mistake shows, if the function is right on the usual ones: large
     numbers, gradients."""
     fits: Callable[[Any], bool] | None = None
-    """Whether a function makes this mistake, if `wrong` is only one example of it."""
+    """True if a function makes this mistake, if `wrong` is only one example of it."""
 
     @property
     def names(self) -> list[str]:

@@ -29,7 +29,7 @@ class Verdict:
 
     @property
     def complete(self) -> bool:
-        """Whether every check passes."""
+        """Tell whether every check passes."""
         return self.trouble is None and self.failed is None and len(self.passed) == self.n_checks
 
     def as_json(self) -> dict[str, Any]:

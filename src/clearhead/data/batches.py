@@ -109,7 +109,7 @@ def move(batch: Batch, device: torch.device) -> Batch:
 
 def pad_rows(rows: Sequence[NDArray[np.integer]], filler: int, width: int = 1) -> Tensor:
     """Stack rows and pad them. No rows give a tensor (0, width): a rank without a share of the
-    batch still runs the model, to stay in step with the others."""
+    batch still runs the model, because the other ranks wait for it."""
     width = max([width, *map(len, rows)])
     padded = np.full((len(rows), width), filler, np.int64)
     for number, row in enumerate(rows):

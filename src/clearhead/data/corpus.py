@@ -106,12 +106,12 @@ class Corpus:
 
     @property
     def strips(self) -> bool:
-        """Whether blanks at the ends of the texts were removed (`data.strip`)."""
+        """Tell whether blanks at the ends of the texts were removed (`data.strip`)."""
         return self.manifest.data.get("strip") is not False
 
     @property
     def label_as(self) -> LabelAs:
-        """Whether the model predicts a label as a class or as a token (`data.label_as`)."""
+        """Tell whether the model predicts a label as a class or as a token (`data.label_as`)."""
         return "class" if self.manifest.data.get("label_as") == "class" else "token"
 
     @property

@@ -1,4 +1,4 @@
-"""The manifest of a prepared folder: its inputs, its outputs, and the hashes of both."""
+"""The manifest of a prepared folder: its input files, its output files, and their hashes."""
 
 import hashlib
 import json
@@ -74,8 +74,9 @@ class Manifest:
 
     def given(self, folder: Path, config: DataConfig) -> dict[str, Any]:
         """Return the settings that were given on top of the recipe `config`: those that lead from
-        the recipe to this folder. Raises if the folder differs in other settings too, because the
-        recipe is stored with the run, and the run is evaluated on the test set of its recipe."""
+        the recipe to this folder. Raises if the folder differs in other settings too. The
+        reason: the recipe is stored with the run, and the run is evaluated on the recipe's test
+        set."""
         plain = as_json(config)
         recorded = {
             key: tuple(self.data[key]) if isinstance(self.data[key], list) else self.data[key]
@@ -197,7 +198,10 @@ def _check(manifest: Manifest) -> None:
             tokens = sum(_count(file.tokens) for file in split.files[side])
             documents = sum(_count(file.documents) for file in split.files[side])
             if (tokens, documents) != (_count(split.tokens[side]), split.documents):
-                raise ValueError(f"the files of {side!r} do not add up")
+                raise ValueError(
+                    f"the token or document counts of the {side!r} files do not match those of "
+                    "the split"
+                )
         if set(split.files) != set(sides) or set(split.tokens) != set(sides):
             raise ValueError(f"the sides are {sorted(split.files)}")
 

@@ -34,13 +34,13 @@ class Codec:
 
     @property
     def keeps_spans(self) -> bool:
-        """Whether the model was trained with reserved tokens for spans that a translation must keep
-        (`data.placeholders`)."""
+        """Tell whether the model was trained with reserved tokens for spans that a translation must
+        keep (`data.placeholders`)."""
         return bool(self.source.placeholder_ids and self.target.placeholder_ids)
 
     @property
     def reads_terms(self) -> bool:
-        """Whether the model was trained with terms of a glossary in its sources
+        """Tell whether the model was trained with terms of a glossary in its sources
         (`data.glossary`)."""
         return bool(self.source.term_ids)
 

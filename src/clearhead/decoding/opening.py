@@ -35,8 +35,8 @@ class Opened:
 
     @property
     def translates(self) -> bool:
-        """Whether the model was trained on pairs: it is an encoder-decoder, or a decoder that has
-        read the source and the target in one row."""
+        """Tell whether the model was trained on pairs: it is an encoder-decoder, or a decoder that
+        has read the source and the target in one row."""
         return isinstance(self.model, Seq2Seq) or (
             isinstance(self.model, CausalLM) and self.ids.target_start is not None
         )
@@ -105,8 +105,9 @@ def checked_folder(folder: Path) -> Path:
     """Return the model folder of a run, or this folder itself. Raises if there is no model."""
     if (folder / RECIPE).is_file() and not (folder / "model").is_dir():
         raise FolderError(
-            f"{folder} has not written its model yet; run the same `clearhead train` command to "
-            "resume: it writes the model at its end, or when Ctrl-C stops it"
+            f"the run in {folder} has not written its model yet; run the same `clearhead train` "
+            "command to resume; the run writes the model after its last step, or when Ctrl-C "
+            "stops it"
         )
     folder = model_folder_of(folder)
     if not folder.is_dir():

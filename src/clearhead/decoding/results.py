@@ -79,7 +79,7 @@ class AnsweredText(NamedTuple):
     """Tokens of the text that the model was not given."""
     outputs: list[Output]
     again: bool = False
-    """Whether clearhead has decoded the text again, because the translation of another engine had
+    """True if clearhead has decoded the text again, because the translation of another engine had
     lost something."""
 
     @property

@@ -65,7 +65,7 @@ class SplitText:
 
 
 Fits = Callable[[str], bool]
-"""Whether a model can read a sentence as it is."""
+"""True if a model can read a sentence as it is."""
 
 
 def split_text(text: str, language: str, fits: Fits, *, strip: bool = True) -> SplitText:

@@ -53,8 +53,8 @@ class Engine(Protocol):
 
     @property
     def is_constrained(self) -> bool:
-        """Whether the engine applies constraints; the translations of other engines are checked
-        afterwards."""
+        """Tell whether the engine applies constraints; the translations of other engines are
+        checked afterwards."""
         ...
 
     @property

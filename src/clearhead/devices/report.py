@@ -33,7 +33,7 @@ class SelfTest:
 
     @property
     def passed(self) -> bool:
-        """Whether every check passed."""
+        """Tell whether every check passed."""
         return all(result.passed for result in self.results)
 
     def __str__(self) -> str:

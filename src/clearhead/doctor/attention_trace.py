@@ -245,7 +245,7 @@ class LookAtYourself(_Mode):
         self.others: set[torch.Size] = set()
         """Shapes of weights that are not those of a sequence to itself or to another one."""
         self.convolves = False
-        """Whether a convolution ran over more than one position."""
+        """True if a convolution ran over more than one position."""
 
     def __torch_dispatch__(self, func, types, args=(), kwargs=None):
         result = func(*args, **(kwargs or {}))

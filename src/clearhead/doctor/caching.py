@@ -26,7 +26,7 @@ class CacheConvention(ABC):
     """One convention."""
 
     inside: ClassVar[bool] = True
-    """Whether the cache is inside the model. If not, it is an argument, and a padding mask or
+    """True if the cache is inside the model. If not, it is an argument, and a padding mask or
     another order of rows may go with it."""
 
     @abstractmethod
@@ -173,7 +173,7 @@ def with_mask(patient: Patient, fed: Feeding) -> Feeding:
 
 
 def _is_given_back(patient: Patient) -> bool:
-    """Whether the cache is an argument."""
+    """Tell whether the cache is an argument."""
     return any(name in arguments_of(patient.plain) for name in _CACHES)
 
 
@@ -190,7 +190,7 @@ def _start_of(model: nn.Module) -> str | None:
 def _keeps_what_came(
     patient: Patient, form: Form, place: Callable[[int, Tensor], dict[Any, Any]]
 ) -> bool:
-    """Whether a last token whose place is given knows of those in an earlier call."""
+    """Tell whether a last token whose place is given knows of those in an earlier call."""
     n_rows = patient.max_rows or 2 if form.exact_rows else patient.rows(2)
     model, inputs = patient.copy(), patient.draw(n_rows)
     others = replace(inputs, tokens=patient.other_tokens(inputs.tokens))
@@ -210,7 +210,7 @@ def _keeps_what_came(
 
 
 def _counts_itself(patient: Patient, fed: Feeding) -> bool:
-    """Whether the cache alone says where new tokens begin."""
+    """Tell whether the cache alone says where new tokens begin."""
     model, inputs = patient.plain, patient.draw(patient.rows(2))
     try:
         with torch.no_grad():

@@ -88,7 +88,7 @@ def end_read_by(model: nn.Module, method: str) -> EndToken | None:
 
 
 def mentions_an_end(model: nn.Module, method: str) -> bool:
-    """Whether the code of a method names an end, wherever that comes from."""
+    """Tell whether the code of a method names an end, wherever that comes from."""
     function = inspect.unwrap(getattr(type(model), method, None) or getattr(model, method))
     return any(name.lower() in NAMES for name in _names_read(type(model), function))
 

@@ -24,7 +24,7 @@ class ExaminationFacts:
 
     @property
     def healthy(self) -> bool:
-        """Whether every check ran and found nothing worse than a note."""
+        """Tell whether every check ran and found nothing worse than a note."""
         return not self.fails(strict=True)
 
     @property

@@ -23,7 +23,7 @@ class Feeding:
     """An empty cache; None where the first call makes one."""
     step: Step
     mask: Literal["whole", "new"] | None = None
-    """Whether a padding mask covers all tokens so far, or the new ones only."""
+    """True if a padding mask covers all tokens so far, or the new ones only."""
 
     def __call__(
         self, model: nn.Module, inputs: CallInputs, pieces: list[int], rows: list[int] | None = None

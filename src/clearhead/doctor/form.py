@@ -45,7 +45,7 @@ class Form:
     source: str | None = None
     """The one for the source: `model(…, src=…)`; None: the first positional one."""
     two_sequences: bool = False
-    """Whether there is a source: `model(source, tokens)`."""
+    """True if there is a source: `model(source, tokens)`."""
     targets: str | None = None
     """The one for targets, without which the logits of all positions do not come back:
     `model(tokens, targets=…)`."""
@@ -55,7 +55,7 @@ class Form:
     places: str | None = None
     """The one for the position of each token: `model(tokens, input_pos=…)`."""
     places_by_row: bool = False
-    """Whether these are (batch, length), not (length,)."""
+    """True if these are (batch, length), not (length,)."""
     segments: str | None = None
     """The one that tells sentences apart: `model(tokens, segment_ids=…)`; all tokens are of the
     first."""

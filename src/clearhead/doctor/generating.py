@@ -112,7 +112,7 @@ class _Settings:
     mask: tuple[str, MaskForm] | None
     """The argument for the prompt's padding mask, and the mask's form."""
     has_switch: bool
-    """Whether temperature and top_k mean nothing without `do_sample=True`."""
+    """True if temperature and top_k mean nothing without `do_sample=True`."""
 
 
 def _settings_of(

@@ -1,5 +1,5 @@
 """Opens folders of Hugging Face models, which are untrusted input: no code in them is run, nothing
-is downloaded, and only plain files are read."""
+is downloaded, and only regular files are read."""
 
 import json
 import stat

@@ -59,8 +59,8 @@ class MaskForm:
 
     @property
     def is_inverted(self) -> bool:
-        """Whether the mask has the name that tokenizers use (1 at real tokens) but the opposite
-        meaning."""
+        """Tell whether the mask has the name that tokenizers use (1 at real tokens) but the
+        opposite meaning."""
         return self.argument.endswith("attention_mask") and not (self.true_is_real or self.causal)
 
     def given_to(self, model: nn.Module, real: Tensor, n_queries: int | None = None) -> Tensor:

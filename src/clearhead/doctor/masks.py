@@ -45,7 +45,7 @@ _STYLES: tuple[tuple[MaskShape, MaskShape, MaskShape], ...] = (
     ("(batch, length)", "(batch, length)", "(batch, length)"),
 )
 SENSES = ((True, torch.bool), (False, torch.bool), (True, torch.long), (True, torch.float32))
-"""Whether True is real (or may look), and of which dtype; a float is 0 or -inf."""
+"""True if True is real (or may look), and of which dtype; a float is 0 or -inf."""
 # A mask of -10000 hides well enough to be recognised; whether it really does, a check asks.
 _SAME = 1e-4
 _HIDDEN = 2

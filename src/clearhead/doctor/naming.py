@@ -3,7 +3,7 @@
 PACKAGE = __name__.rpartition(".")[0]
 """What is imported: clearhead.doctor or transformer_doctor."""
 IS_PART = "." in PACKAGE
-"""Whether it is a part of clearhead."""
+"""True if it is a part of clearhead."""
 COMMAND = PACKAGE.replace(".", " ") if IS_PART else PACKAGE.replace("_", "-")
 """What is typed: clearhead doctor or transformer-doctor."""
 DISTRIBUTION = "clearhead" if IS_PART else COMMAND

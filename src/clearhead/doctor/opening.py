@@ -19,7 +19,7 @@ class OpenedModel(NamedTuple):
 
     model: nn.Module
     fresh: bool
-    """Whether its weights are untrained."""
+    """True if its weights are untrained."""
     calls: Calls | None = None
     """How it is called, if its file says so."""
 

@@ -1,5 +1,5 @@
-"""The options of the commands, which clearhead and the doctor's own command share. If a default is
-not given here, it is that of the function that the command calls."""
+"""The command-line options, which clearhead and the doctor's own command share. A default that is
+not given here is that of the function that the command calls."""
 
 import argparse
 from pathlib import Path
@@ -13,7 +13,7 @@ _FILE = "FILE.py may define `calls = Calls(...)` for a model with an unusual sig
 
 
 def add_examine_options(parser: argparse.ArgumentParser, model: str) -> None:
-    """Add the options of an examination; `model` says what can be examined."""
+    """Add the options of an examination. `model` is the help text of the argument of that name."""
     parser.formatter_class = argparse.RawDescriptionHelpFormatter
     parser.epilog = (
         "examples:\n"
@@ -25,13 +25,15 @@ def add_examine_options(parser: argparse.ArgumentParser, model: str) -> None:
         "defect was found and some checks could not run (with --strict: 1)."
     )
     parser.add_argument("model", help=model)
-    parser.add_argument("--kind", choices=KINDS, help="needed unless the model says it")
-    parser.add_argument("--vocab-size", type=int, help="needed unless the model says it")
-    parser.add_argument("--pad-id", type=int, help="the token that is padding")
+    parser.add_argument("--kind", choices=KINDS, help="required if the model does not define it")
+    parser.add_argument("--vocab-size", type=int, help="required if the model does not define it")
+    parser.add_argument("--pad-id", type=int, help="the id of the padding token")
     parser.add_argument(
         "--max-length", type=int, help="the highest number of tokens that the model accepts"
     )
-    parser.add_argument("--quick", action="store_true", help="leave out training and compilation")
+    parser.add_argument(
+        "--quick", action="store_true", help="skip the training and compilation checks"
+    )
     parser.add_argument("--only", nargs="+", metavar="CHECK", help="run only these checks")
     _add_seed(parser)
     parser.add_argument(
@@ -50,33 +52,36 @@ def add_examine_options(parser: argparse.ArgumentParser, model: str) -> None:
 
 
 def add_diff_options(parser: argparse.ArgumentParser, model: str) -> None:
-    """Add the options of a comparison; `model` says what can be compared."""
+    """Add the options of a comparison. `model` is the help text of the reference."""
     parser.formatter_class = argparse.RawDescriptionHelpFormatter
     parser.epilog = (
         "examples:\n"
         f"  {_DIFF} gpt2-folder my_port.py:build\n"
         f"  {_DIFF} reference.py:build port.py:build --html report.html\n\n"
         f"{_FILE}"
-        "The exit code is 0 if the two compute the same, 1 if the port departs,\n"
-        "2 if a model cannot be opened or called."
+        "The exit code is 0 if the port computes the same as the reference, 1 if it\n"
+        "departs from the reference, 2 if a model cannot be opened or called."
     )
     parser.add_argument("reference", help=model)
-    parser.add_argument("port", help="the same, for the model that should compute the same")
-    parser.add_argument("--kind", choices=KINDS, help="needed unless one of the models says it")
-    parser.add_argument("--vocab-size", type=int, help="needed unless the models say it")
-    parser.add_argument("--pad-id", type=int, help="the token that is padding")
+    parser.add_argument("port", help="the model that should compute the same, given likewise")
+    parser.add_argument("--kind", choices=KINDS, help="required if neither model defines it")
+    parser.add_argument("--vocab-size", type=int, help="required if neither model defines it")
+    parser.add_argument("--pad-id", type=int, help="the id of the padding token")
     parser.add_argument(
         "--copy-weights",
         action="store_true",
-        help="copy the reference's weights, if the two have none in common and shapes determine "
-        "which goes where",
+        help="copy the reference's weights into the port, if the two models have no weights in "
+        "common and the shapes determine which weight goes where",
     )
     parser.add_argument(
-        "--no-steps", dest="steps", action="store_false", help="leave out the cache"
+        "--no-steps",
+        dest="steps",
+        action="store_false",
+        help="do not compare decoding steps that use a cache",
     )
     _add_seed(parser)
     parser.add_argument(
-        "--seconds", type=float, help="bound of the search for lines (default: %(default)s)"
+        "--seconds", type=float, help="time limit of the search for lines (default: %(default)s)"
     )
     _add_output(parser)
 

@@ -112,7 +112,7 @@ class Calls:
     ignored: int = -100
     """The target that does not count."""
     ignores: bool = True
-    """Whether there is one; if not, `ignored` is a target like others."""
+    """True if there is one; if not, `ignored` is a target like others."""
     labelled: Callable[[nn.Module, CallInputs, Tensor], Any] | None = None
     """A call with labels, also where they are what the decoder reads."""
     class_loss: Callable[[nn.Module, CallInputs, Tensor], Tensor] | None = None
@@ -133,16 +133,16 @@ class Calls:
     cached: Callable[[nn.Module, CallInputs, list[int]], Tensor] | None = None
     """The same logits, with the tokens fed in pieces of these lengths through a cache."""
     cache_takes_masks: bool = False
-    """Whether `cached` passes `inputs.real` on, so that a padded batch can be fed in pieces."""
+    """True if `cached` passes `inputs.real` on, so that a padded batch can be fed in pieces."""
     reordered: Callable[[nn.Module, CallInputs, list[int], list[int]], Tensor] | None = None
     """As `cached`; before the last piece, row i of the cache becomes that of row rows[i]."""
     generate: Generate | None = None
     settings: frozenset[str] = frozenset()
     """Which settings `generate` knows: "temperature", "top_k", "eos", "beams"."""
     generate_mentions_end: bool = False
-    """Whether the code of `generate` names an end-of-sequence token."""
+    """True if the code of `generate` names an end-of-sequence token."""
     generate_takes_masks: bool = False
-    """Whether `generate` passes `inputs.real` on, so that prompts can be padded on the left."""
+    """True if `generate` passes `inputs.real` on, so that prompts can be padded on the left."""
     more_outputs: Callable[[nn.Module, CallInputs], list[Tensor]] | None = None
     """What comes back besides the logits and is learnt too, such as the scores of another head."""
     attention: Callable[[nn.Module, CallInputs], list[Tensor]] | None = None
@@ -187,7 +187,7 @@ class Patient:
 
     @property
     def has_source(self) -> bool:
-        """Whether the model takes a source besides its tokens."""
+        """Tell whether the model takes a source besides its tokens."""
         return self.kind == "encoder-decoder" and not self.one_sequence
 
     @property
@@ -224,12 +224,12 @@ class Patient:
 
     @cached_property
     def is_large(self) -> bool:
-        """Whether the model has too many weights to make more copies of them than needed."""
+        """Tell whether the model has too many weights to make more copies of them than needed."""
         return sum(p.numel() for p in self.model.parameters()) > _LARGE
 
     @property
     def is_frozen(self) -> bool:
-        """Whether no parameter is trained."""
+        """Tell whether no parameter is trained."""
         return not any(parameter.requires_grad for parameter in self.model.parameters())
 
     @property
@@ -302,7 +302,7 @@ class Patient:
 
     @property
     def runs_in_double(self) -> bool:
-        """Whether a copy in double precision runs."""
+        """Tell whether a copy in double precision runs."""
         return self._precise[1]
 
     @cached_property

@@ -98,7 +98,7 @@ def tensors(value: Any) -> list[Tensor]:
 
 
 Change = Callable[[Tensor, Tensor], bool]
-"""Whether the part of a tensor that is asked about differs between two calls."""
+"""True if the part of a tensor that is asked about differs between two calls."""
 
 
 def first_change(before: list[Visit], after: list[Visit], changed: Change) -> str | None:

@@ -122,7 +122,7 @@ def per_head(
 
 
 def _softmax(scores: Weights) -> Weights:
-    """Compute a softmax in which a row that is allowed nothing gives zeros, with finite
+    """Compute a softmax in which a row without any allowed key becomes all zeros, with finite
     gradients."""
     empty = (scores == -torch.inf).all(dim=-1, keepdim=True)
     return scores.masked_fill(empty, 0.0).softmax(dim=-1).masked_fill(empty, 0.0)

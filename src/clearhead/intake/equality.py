@@ -74,7 +74,7 @@ class Lines(NamedTuple):
 
     numbers: frozenset[int]
     others: bool
-    """Whether all other lines are meant."""
+    """True if all other lines are meant."""
 
     def __contains__(self, line: object) -> bool:
         return (line in self.numbers) != self.others

@@ -154,7 +154,7 @@ def _lines(file: OpenedFile, sieve: Sieve) -> Iterator[Raw]:
             sieve.reject(
                 "too-long", place, f"the line has more than {limit} bytes (data.max_bytes)"
             )
-            yield Raw([], place)  # keeps two files in step
+            yield Raw([], place)  # keeps two files parallel
             continue
         yield Raw([line], place)
 

@@ -50,7 +50,7 @@ class Sieve:
         """The lines of the current file that belong to the split; None: all lines. Other lines are
         checked when their own split is read."""
         self.has_recipe = True
-        """Whether there is a recipe in which the user could name more kinds to skip."""
+        """True if there is a recipe in which the user could name more kinds to skip."""
 
     def wants(self, place: Place) -> bool:
         """Tell whether this line or row belongs to the split."""
@@ -101,7 +101,7 @@ class Sieve:
         try:
             if isinstance(raw, bytes):
                 return raw.decode("utf-8")
-            raw.encode("utf-8")  # JSON can hold half a surrogate pair
+            raw.encode("utf-8")  # JSON can hold a lone surrogate
             return raw
         except UnicodeDecodeError as error:
             if _is_cut_off(error):
@@ -112,7 +112,7 @@ class Sieve:
                 byte = error.object[error.start]
                 what = f"byte {error.start + 1} (0x{byte:02x}) is not UTF-8{looks}"
         except UnicodeEncodeError as error:
-            what = f"character {error.start + 1} is half a surrogate pair"
+            what = f"character {error.start + 1} is a lone surrogate"
         self.reject("invalid-utf8", place, what, encoding)
         return None
 

@@ -42,8 +42,8 @@ class _Text:
     def __init__(self, file: OpenedFile) -> None:
         self.path = file.path
         self.record = OneRecord(file, AROUND_ALL)
-        # Bytes that are not UTF-8 are half surrogate pairs here; the reader of a record turns them
-        # into bytes again.
+        # Bytes that are not UTF-8 are lone surrogates here; the reader of a record turns them into
+        # bytes again.
         self.stream = text_of(self.record, "utf-8-sig", "surrogateescape")
         self.text, self.at, self.line = "", 0, 1
 

@@ -59,7 +59,8 @@ def own_table(path: Path, columns: tuple[str, ...] = ()) -> OwnData:
 
 
 def _valid(text: str) -> str:
-    """Tell whether a text can be written. Half a surrogate pair cannot."""
+    """Return a text that can be written: a lone surrogate, which cannot, becomes a question
+    mark."""
     return text.encode("utf-8", "replace").decode("utf-8")
 
 

@@ -47,7 +47,8 @@ class Survey:
 
 def check_files(config: DataConfig) -> None:
     """Check that the training files, whose paths are absolute, exist and are not empty, and that
-    pairs are in step. A folder stands for its files, as in any recipe."""
+    the files of pairs are parallel line by line. A folder stands for its files, as in any
+    recipe."""
     for path in map(Path, config.train):
         if not (path.is_file() or path.is_dir()):
             raise no_such_file(path)

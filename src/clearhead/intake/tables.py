@@ -63,7 +63,7 @@ class TabSeparated:
 
 
 def has_header(columns: Columns) -> bool:
-    """Whether columns are named, so that the first line is a header."""
+    """Tell whether columns are named, so that the first line is a header."""
     return any(isinstance(column, str) for column in columns)
 
 
@@ -245,8 +245,8 @@ def read_json_values(file: OpenedFile, sieve: Sieve) -> Iterator[Raw]:
 
 
 def _as_read(field: bytes | str) -> bytes | str:
-    """Turn what is not UTF-8 into bytes again, to report it as such. Half a surrogate pair that
-    JSON spells out stays as it is."""
+    """Turn what is not UTF-8 into bytes again, to report it as such. A lone surrogate that JSON
+    spells out stays as it is."""
     try:
         return field.encode("utf-8", "surrogateescape") if isinstance(field, str) else field
     except UnicodeEncodeError:

@@ -25,8 +25,8 @@ below 32 MB."""
 
 
 class Input(NamedTuple):
-    """Input that is read together: one file, or two files in step; with the label of all texts in
-    it."""
+    """Input that is read together: one file, or two files that are parallel line by line; with the
+    label that all of its texts have, if any."""
 
     paths: tuple[Path, ...]
     label: str | None = None

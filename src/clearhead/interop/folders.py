@@ -19,8 +19,8 @@ MAX_CONFIG_BYTES = 4 * 2**20
 
 
 def regular_file(folder: Path, name: str) -> Path:
-    """Return the path of a plain file in the folder itself. A link could point anywhere, and a pipe
-    would never end."""
+    """Return the path of a regular file in the folder itself. A link could point anywhere, and a
+    pipe would never end."""
     path = folder / name
     if name in ("", ".", "..") or any(separator in name for separator in ("/", "\\", "\0")):
         raise FolderError(f"{name!r} is not the name of a file in {folder}; name it without a path")
@@ -30,7 +30,7 @@ def regular_file(folder: Path, name: str) -> Path:
         raise FolderError(f"{folder} has no {name}; is it a model folder?") from None
     refuse_link(path)
     if not stat.S_ISREG(mode):
-        raise FolderError(f"{path} is not a plain file; put the file itself there")
+        raise FolderError(f"{path} is not a regular file; put the file itself there")
     return path
 
 

@@ -56,7 +56,7 @@ class TokenIds:
     prompt_start: int | None = None
     """The token that began each text in a language model's training."""
     strip: bool = True
-    """Whether the texts of training had no blanks at their ends (`data.strip`)."""
+    """True if the texts of training had no blanks at their ends (`data.strip`)."""
 
     @classmethod
     def of_run(cls, tokenizer: Tokenizer, layout: Layout, *, task: str, strip: bool) -> "TokenIds":
@@ -218,7 +218,9 @@ def shapes_of(config: ModelConfig, own_parts: OwnParts = NONE) -> dict[str, tupl
     try:
         model = build_model(config, device="meta", own_parts=own_parts)
     except (RuntimeError, OverflowError, TypeError) as error:
-        raise FolderError(f"the sizes in config.json are beyond any machine ({error})") from None
+        raise FolderError(
+            f"the sizes in config.json are too large for any machine ({error})"
+        ) from None
     return {name: tuple(tensor.shape) for name, tensor in model.state_dict().items()}
 
 
@@ -304,7 +306,9 @@ def checked_fields(kind: type, values: Any) -> dict[str, Any]:
             type_names = " or ".join(sorted("null" if t is NoneType else t.__name__ for t in types))
             raise ConfigError(name, value, f"must be {type_names}", "is config.json damaged?")
         if isinstance(value, int | float) and abs(value) >= 2**62:
-            raise ConfigError(name, value, "is beyond any machine", "is config.json damaged?")
+            raise ConfigError(
+                name, value, "is too large for any machine", "is config.json damaged?"
+            )
     return values
 
 

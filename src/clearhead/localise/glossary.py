@@ -36,7 +36,7 @@ class TermUse(NamedTuple):
 
     term: Term
     is_used: bool
-    """Whether the translation has the target's word for it."""
+    """True if the translation has the target's word for it."""
 
 
 PiecesWithTerms: TypeAlias = tuple[str | int | Term, ...]

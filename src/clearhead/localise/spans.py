@@ -29,7 +29,7 @@ class SpanRules:
     brace: Reading = "likely"
     shell: Reading = "never"
     numbered: bool = False
-    """Whether `%2$s` may be written for the second `%s`, so that the order may change."""
+    """True if `%2$s` may be written for the second `%s`, so that the order may change."""
 
 
 def rules_of(flags: Iterable[str]) -> SpanRules:

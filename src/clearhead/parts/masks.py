@@ -3,7 +3,7 @@ and 3.2.3).
 
 A mask is a Bool called `allowed`: True means that the query may attend to the key. It broadcasts to
 (batch, heads, query, key); masks combine with `&`; None means that everything is allowed. A query
-that is allowed nothing attends to nothing: its output is zeros, on every path."""
+that may attend to no key gets an output of zeros, on every path."""
 
 import torch
 

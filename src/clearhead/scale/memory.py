@@ -36,7 +36,7 @@ class RankLayout:
 
     @property
     def sharded(self) -> bool:
-        """Whether FSDP is used; tensor parallelism comes with it."""
+        """Tell whether FSDP is used; tensor parallelism comes with it."""
         return self.shard * self.tensor > 1
 
     @property
@@ -148,7 +148,7 @@ def bytes_computed_in(train: TrainConfig) -> int:
 
 
 def gathered_once(model: ModelConfig, train: TrainConfig, layout: RankLayout) -> bool:
-    """Whether the weights of a small model stay gathered between the passes of a step."""
+    """Tell whether the weights of a small model stay gathered between the passes of a step."""
     return stays_gathered(inventory(tensor_share(model, layout.tensor)).total, train)
 
 

@@ -279,7 +279,8 @@ def _settings(what: Recipe | ModelConfig) -> tuple[ModelConfig, TrainConfig, int
 
 
 def _trains(train: TrainConfig, layout: RankLayout) -> bool:
-    """Whether these settings can have the layout: adafactor, for one, works on whole matrices."""
+    """Tell whether these settings can have the layout: adafactor, for one, works on whole
+    matrices."""
     try:
         replace(train, **layout.train)
     except ConfigError:

@@ -37,7 +37,7 @@ class PublishedFamily:
     convention: Convention
     source: str
     includes_interruptions: bool
-    """Whether its times are accelerator-hours of whole runs, and not of steps alone."""
+    """True if its times are accelerator-hours of whole runs, and not of steps alone."""
     runs: tuple[PublishedRun, ...]
 
     @property

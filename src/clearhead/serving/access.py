@@ -96,7 +96,7 @@ class Callers(NamedTuple):
     host: str
     """Where the server listens."""
     any_name: bool = False
-    """Whether it may be called by every name, as behind a proxy."""
+    """True if it may be called by every name, as behind a proxy."""
     origins: tuple[str, ...] = ()
     """Sites whose pages may ask, beside the server's own."""
 

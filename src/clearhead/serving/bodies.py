@@ -257,5 +257,5 @@ def check_size(texts: list[str], limits: Limits) -> None:
             check_is_text(text)
     except InputError:
         raise RequestError(
-            400, "half of a surrogate pair is not Unicode text; send whole pairs"
+            400, "the text contains a lone surrogate, which is not valid Unicode; send whole pairs"
         ) from None

@@ -65,7 +65,7 @@ class Asked(NamedTuple):
     stops: list[str]
     stream: bool
     usage: bool
-    """Whether a stream ends with the number of tokens."""
+    """True if a stream ends with the number of tokens."""
 
 
 class Completions:

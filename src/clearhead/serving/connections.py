@@ -111,7 +111,7 @@ class BoundedConnection(HttpToolsProtocol):
         self._reading: Literal["nothing", "head", "body"] = "nothing"
         """What is being read of the last request that has begun."""
         self._has_begun = False
-        """Whether a byte of the request has come that is waited for."""
+        """True if a byte of the request has come that is waited for."""
         self._n_head = 0
         self._deadline: asyncio.TimerHandle | None = None
         self._is_leaving = False

@@ -93,8 +93,8 @@ class LiveModel:
             n_tokens = len(tokenizer.encode(getattr(request, name) or ""))
             if n_tokens > MAX_TOKENS:
                 raise InputError(
-                    f"the {name} has {n_tokens} tokens, but the live page takes {MAX_TOKENS}; "
-                    "shorten it, or write a page to a file with `clearhead see`"
+                    f"the {name} has {n_tokens} tokens, but the live page takes at most "
+                    f"{MAX_TOKENS}; shorten it, or write a page to a file with `clearhead see`"
                 )
 
     @torch.no_grad()

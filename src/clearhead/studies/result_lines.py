@@ -90,7 +90,7 @@ def _are_norms(numbers: Any) -> bool:
 
 
 def _are_gradients(value: Any) -> bool:
-    """Whether these are norms by time and by stack, as many both times."""
+    """Tell whether these are norms by time and by stack, as many both times."""
     if not _holds(_holds(_are_norms))(value) or value.keys() != set(GRADIENTS):
         return False
     first, last = (

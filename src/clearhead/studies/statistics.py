@@ -79,7 +79,7 @@ class Estimate(NamedTuple):
 
     @property
     def shown(self) -> bool:
-        """Whether the interval excludes 0."""
+        """Tell whether the interval excludes 0."""
         return self.half is not None and abs(self.value) > self.half
 
 

@@ -118,7 +118,9 @@ def _check(parsed: Parsed, tree: Node, max_waste: int) -> None:
             raise PatternError("some texts are read again for each of their characters")
     waste = _most_work({at: outgoing for at, outgoing in fruitless.items() if at not in loops})
     if waste > max_waste:
-        raise PatternError(f"some texts take {waste:,} steps a character")
+        raise PatternError(
+            f"some texts take {waste:,} steps per character, more than {max_waste:,}"
+        )
 
 
 START: Paths = (0,)

@@ -83,7 +83,7 @@ class Parsed(NamedTuple):
     properties: frozenset[str]
     """The properties whose members are unknown here, such as scripts."""
     by_category: bool
-    """Whether categories of Unicode matter."""
+    """True if categories of Unicode matter."""
 
 
 def least_bytes(node: Node) -> int:

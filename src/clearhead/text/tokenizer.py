@@ -262,8 +262,8 @@ def load_tokenizer(path: Path, special_tokens: Sequence[str] = (PAD, BOS, EOS)) 
 
 
 def check_is_text(text: str) -> None:
-    """Raises for half a surrogate pair, which a Python string may contain, but which is no Unicode
-    text and has no bytes."""
+    """Raises for a lone surrogate, which a Python string may contain, but which is not valid
+    Unicode and cannot be encoded as bytes."""
     try:
         text.encode("utf-8")
     except UnicodeEncodeError as error:

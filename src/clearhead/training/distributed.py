@@ -53,13 +53,13 @@ class Ranks:
     world: int = 1
     device: torch.device = torch.device("cpu")  # noqa: RUF009 (immutable)
     sharded: bool = False
-    """Whether each holds only a share of the model."""
+    """True if each holds only a share of the model."""
     tensor: int = 1
     """Neighbouring ranks that work on the same samples (tensor parallel)."""
     timeout: timedelta | None = None
     """How long a rank waits for the others; None: as long as torch does."""
     restarted: bool = False
-    """Whether torchrun has started the ranks again after a failure."""
+    """True if torchrun has started the ranks again after a failure."""
 
     @property
     def data_rank(self) -> int:
@@ -73,7 +73,7 @@ class Ranks:
 
     @property
     def first(self) -> bool:
-        """Whether this is rank 0, which logs and writes the files."""
+        """Tell whether this is rank 0, which logs and writes the files."""
         return self.rank == 0
 
     def total(self, value: int | float | torch.Tensor) -> torch.Tensor:

@@ -36,7 +36,7 @@ class Ending(NamedTuple):
 
     @property
     def finished(self) -> bool:
-        """Whether the run is finished; if not, the same command resumes it."""
+        """Tell whether the run is finished; if not, the same command resumes it."""
         return self.kind == "finished"
 
 

@@ -29,15 +29,15 @@ class Update(NamedTuple):
     n_targets: int
     lr: float
     finite: bool
-    """Whether loss and gradient were finite; if not, no weight has changed."""
+    """True if loss and gradient were finite; if not, no weight has changed."""
     loss_scale: float | None = None
     """The factor that the loss was multiplied by (fp16 only)."""
 
     @property
     def overflowed(self) -> bool:
-        """Whether the step was skipped because the scaled gradient did not fit into fp16. A smaller
-        scale helps against that, but not against a loss that is not finite, nor against a gradient
-        that is itself too large."""
+        """Tell whether the step was skipped because the scaled gradient did not fit into fp16. A
+        smaller scale helps against that, but not against a loss that is not finite, nor against a
+        gradient that is itself too large."""
         scaled = self.loss_scale is not None and self.loss_scale > LOWEST_SCALE
         return scaled and not self.finite and math.isfinite(self.loss)
 

@@ -24,7 +24,7 @@ class PageTower(NamedTuple):
     n_heads: int
     d_head: int
     predicts: bool
-    """Whether its stream becomes logits."""
+    """True if its stream becomes logits."""
 
     @property
     def kinds(self) -> dict[str, str]:

@@ -76,7 +76,8 @@ def _alike(heads: Tensor) -> Tensor:
 
 
 def _proportional(one: Tensor | None, other: Tensor | None) -> bool:
-    """Whether the numbers are the same apart from one factor (the kernel may scale its keys)."""
+    """Tell whether the numbers are the same apart from one factor (the kernel may scale its
+    keys)."""
     if one is None or other is None or one.shape != other.shape:
         return False
     one, other = one.double().flatten(), other.double().flatten()

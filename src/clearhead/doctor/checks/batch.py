@@ -107,7 +107,7 @@ def _with_other_rows(patient: Patient, inputs: CallInputs, seed: int) -> CallInp
 
 
 def _moves(patient: Patient, model: nn.Module, inputs: CallInputs, logits: Tensor) -> bool:
-    """Whether the sequence gets other logits beside the rows of these inputs."""
+    """Tell whether the sequence gets other logits beside the rows of these inputs."""
     return differs(logits[_ROW], patient.logits(model, inputs)[_ROW], patient.tolerance)
 
 

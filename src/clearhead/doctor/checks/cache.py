@@ -59,8 +59,8 @@ def _first_difference(patient: Patient) -> Iterator[Finding]:
 
 
 def _in_words(error: Exception) -> bool:
-    """Whether the model itself refuses a call: the error is raised by its own code, not by torch
-    or by the doctor, and does not come from values that cannot be unpacked."""
+    """Tell whether the model itself refuses a call: the error is raised by its own code, not by
+    torch or by the doctor, and does not come from values that cannot be unpacked."""
     trace = error.__traceback__
     while trace is not None and trace.tb_next is not None:
         trace = trace.tb_next

@@ -214,7 +214,7 @@ def positions(patient: Patient) -> Iterator[Finding]:
 
 
 def _known_later(patient: Patient) -> bool:
-    """Whether a later attention knows places, as where layers with and without a rotation take
+    """Tell whether a later attention knows places, as where layers with and without a rotation take
     turns: one token, again and again, then has other scores elsewhere."""
     model, inputs, n = patient.specimen, patient.draw(2), patient.length
     inputs = replace(inputs, tokens=inputs.tokens[:, :1].expand(-1, n).contiguous())
@@ -279,7 +279,7 @@ def _inside(path: str, other: str) -> bool:
 
 
 def _beside(visits: list[Visit], path: str, other: str) -> bool:
-    """Whether two modules are given the same, as heads are that are modules of their own."""
+    """Tell whether two modules are given the same, as heads are that are modules of their own."""
     one, two = (next((v.given for v in visits if v.path == p), []) for p in (path, other))
     return bool(one) and len(one) == len(two) and all(map(torch.equal, one, two))
 

@@ -46,7 +46,7 @@ def determinism(patient: Patient) -> Iterator[Finding]:
 
 
 def _edits_labels(patient: Patient) -> bool:
-    """Whether a call changes the labels that it is given, some of which do not count."""
+    """Tell whether a call changes the labels that it is given, some of which do not count."""
     if patient.calls.labelled is None:
         return False
     inputs = patient.draw(patient.rows(2))
@@ -200,7 +200,7 @@ def _unused(patient: Patient, model: nn.Module, silent: list[str]) -> Iterator[F
 
 
 def _fused_at(patient: Patient, model: nn.Module, rate: float) -> bool:
-    """Whether a fused kernel drops at this rate, which was fixed when the model was built."""
+    """Tell whether a fused kernel drops at this rate, which was fixed when the model was built."""
     kernels = _FusedRates()
     with torch.no_grad(), kernels:
         patient.logits(model, patient.draw(2))

@@ -65,7 +65,8 @@ def _plain_tables(patient: Patient) -> Iterator[Finding]:
 
 
 def _is_drawn(tensor: torch.Tensor) -> bool:
-    """Whether a table looks like random numbers: neighbours have nothing to do with each other."""
+    """Tell whether a table looks like random numbers: neighbours have nothing to do with each
+    other."""
     if not tensor.is_floating_point() or tensor.dim() < 2 or min(tensor.shape[-2:]) < 8:
         return False
     table = tensor.detach().double().flatten(0, -2)
@@ -220,8 +221,8 @@ def _finite(tensors: list[torch.Tensor]) -> bool:
 
 
 def _routes(patient: Patient, model: nn.Module, inputs: CallInputs) -> bool:
-    """Whether a token goes to one expert or another: rounding then decides, and it is no defect.
-    Seen by topk or argmax, which a plain Transformer does not use."""
+    """Tell whether a token goes to one expert or another: rounding then decides, and it is no
+    defect. Seen by topk or argmax, which a plain Transformer does not use."""
     seen = Operations()
     with torch.no_grad(), seen:
         patient.logits(model, inputs)

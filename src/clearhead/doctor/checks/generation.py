@@ -158,7 +158,7 @@ def _reads_the_first_again(
     limit: int,
     settings: dict[str, Any],
 ) -> bool:
-    """Whether some module is given the first tokens, as many as the limit, more often than one
+    """Tell whether some module is given the first tokens, as many as the limit, more often than one
     token fewer of them: after the step at which they are all there is, others have come."""
     given: dict[str, list[Tensor]] = defaultdict(list)
 

@@ -128,7 +128,7 @@ def _learning(patient: Patient) -> Learning:
 
 
 def _matters(patient: Patient, names: list[str], inputs: CallInputs) -> bool:
-    """Whether the logits depend on parameters that get no gradient: something cuts it off."""
+    """Tell whether the logits depend on parameters that get no gradient: something cuts it off."""
     model = copy_model(patient.noisy)
     with torch.no_grad():
         before = patient.logits(model, inputs)

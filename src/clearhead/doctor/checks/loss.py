@@ -188,7 +188,7 @@ def _ignored_targets(patient: Patient, seed: int) -> Iterator[Finding]:
 
 
 def _halved(patient: Patient, model: nn.Module, inputs: CallInputs, targets: Tensor) -> bool:
-    """Whether rows cost half of what they cost alone, beside as many rows of ignored targets
+    """Tell whether rows cost half of what they cost alone, beside as many rows of ignored targets
     only."""
     beside = targets.clone()
     beside[2:] = patient.calls.ignored

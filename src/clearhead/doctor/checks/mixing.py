@@ -28,7 +28,7 @@ class Spread:
     """The first module in which it reaches another position."""
     of_a_norm: bool = False
     by_design: bool = False
-    """Whether that module is another kind of attention, or a recurrence."""
+    """True if that module is another kind of attention, or a recurrence."""
 
     @property
     def elsewhere(self) -> bool:
@@ -117,8 +117,8 @@ def _spread(patient: Patient) -> Spread:
 
 
 def _mixes_by_itself(model: nn.Module, place: str, attentions: list[str]) -> bool:
-    """Whether a part is another kind of attention, such as a linear one: it is called so, and no
-    softmax over scores runs in it."""
+    """Tell whether a part is another kind of attention, such as a linear one: it is called so, and
+    no softmax over scores runs in it."""
     name = f"{place} {type(model.get_submodule(place)).__name__}".lower()
     near = any(
         f"{a}.".startswith(f"{place}.") or f"{place}.".startswith(f"{a}.") for a in attentions

@@ -140,14 +140,14 @@ def _lines(attention: Attention) -> Tensor | None:
 
 
 def _fixed(patient: Patient, inputs: CallInputs, index: int, lines: Tensor) -> bool:
-    """Whether weights without noise give the same lines: then their slopes are not learnt."""
+    """Tell whether weights without noise give the same lines: then their slopes are not learnt."""
     _, seen = _traced(patient, patient.plain, inputs)
     plain = _by_distance(seen[index].scores.double())[0, :, -1, :]
     return bool(torch.allclose(plain, lines, rtol=1e-3, atol=1e-3 * float(lines.abs().max())))
 
 
 def _enters_alike(patient: Patient, inputs: CallInputs, attention: Attention) -> bool:
-    """Whether one token, again and again, enters the module of this attention alike at each
+    """Tell whether one token, again and again, enters the module of this attention alike at each
     position: behind a recurrent layer, or with positions in the stream, it does not. The module is
     the innermost with weights: what multiplies queries and keys may be a module without any."""
     model, n_queries = patient.specimen, attention.scores.shape[-2]
@@ -177,7 +177,7 @@ def _by_distance(scores: Tensor) -> Tensor:
 
 
 def _turned(values: Tensor | None) -> bool:
-    """Whether the values of a repeated token are rotated. Without a rotation they are the same
+    """Tell whether the values of a repeated token are rotated. Without a rotation they are the same
     everywhere except at the first positions, where a short convolution has less to read. A rotation
     changes the value but not its length."""
     if values is None or values.dim() != 3:

@@ -31,7 +31,7 @@ class Scores:
     widths: list[int]
     """The widths that may be taken for that of a head."""
     of_length_one: bool
-    """Whether products are cosines, apart from their scale: any scale may be meant."""
+    """True if products are cosines, apart from their scale: any scale may be meant."""
     scaled_by_weights: bool
     """Queries are smaller than keys by about √d_head: the scale is in the weights, as in T5."""
     normalised: bool

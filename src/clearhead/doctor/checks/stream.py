@@ -116,8 +116,8 @@ def _only_the_first_normalises(patient: Patient, tower: Tower, model: nn.Module)
 
 
 def _grows(patient: Patient, model: nn.Module, layer: str) -> bool:
-    """Whether the emptied layer returns more where it is given more: then no norm stands in the
-    stream."""
+    """Tell whether the emptied layer returns more where it is given more: then no norm stands in
+    the stream."""
     sizes: list[float] = []
     for factor in (_FAR, _LARGER * _FAR):
         with torch.no_grad(), watching(model, give=_multiplying(layer, factor)):
@@ -264,7 +264,7 @@ def _weighs(module: nn.Module) -> bool:
 
 
 def _stream_goes_on(tower: Tower, visits: list[Visit], changed: list[Visit]) -> bool:
-    """Whether anything that came in is still there behind the last layer."""
+    """Tell whether anything that came in is still there behind the last layer."""
     pairs = [
         (one, other)
         for visit, same in zip(visits, changed)
@@ -321,7 +321,7 @@ def embedding_scale(patient: Patient) -> Iterator[Finding]:
 
 
 def _is_scaled(patient: Patient, visits: list[Visit], token: float) -> bool:
-    """Whether tokens enter the first layer larger (or smaller) than their table has them."""
+    """Tell whether tokens enter the first layer larger (or smaller) than their table has them."""
     sizes = [
         float(v.module.weight.double().std())
         for v in visits

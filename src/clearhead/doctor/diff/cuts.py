@@ -31,7 +31,7 @@ class Cut:
     """insert, operand and order: the calls that read it."""
     score: int = 0
     is_firm: bool = False
-    """Whether results that mix elements have an equal again, so that their order is right."""
+    """True if results that mix elements have an equal again, so that their order is right."""
     apart: float = 0.0
     """The largest distance between a result that has an equal again and that equal."""
     also: tuple[int, ...] = ()

@@ -53,7 +53,7 @@ class Departure:
 
     @property
     def is_rounding(self) -> bool:
-        """Whether single precision alone would hide it."""
+        """Tell whether single precision alone would hide it."""
         return self.difference <= _TIMES_NOISE * max(self.noise, _USUAL_NOISE)
 
 
@@ -68,13 +68,13 @@ class Walk:
     rest: float = 0.0
     """The difference that remains with the reference's values in place."""
     judged: bool = True
-    """Whether everything behind the departures could be compared."""
+    """True if everything behind the departures could be compared."""
     n_operations: int = 0
     n_common: int = 0
 
     @property
     def same(self) -> bool:
-        """Whether the logits differ by no more than single precision rounds."""
+        """Tell whether the logits differ by no more than single precision rounds."""
         return self.difference <= self.bound
 
     @property

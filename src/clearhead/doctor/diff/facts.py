@@ -27,7 +27,7 @@ class PortFacts:
 
     @property
     def same(self) -> bool:
-        """Whether the port computes what the reference computes, up to rounding."""
+        """Tell whether the port computes what the reference computes, up to rounding."""
         padded = self.padded is None or self.padded.same
         stepped = self.steps is None or self.steps.same
         return self.walk.same and not self.departures and padded and stepped
@@ -50,5 +50,5 @@ class PortFacts:
         yield from (d for d in (*further, *stepped) if d.line not in known)
 
     def fails(self) -> bool:
-        """Whether the exit code is 1."""
+        """Tell whether the exit code is 1."""
         return not self.same

@@ -77,8 +77,8 @@ def _split_once(value: Tensor, target: list[int]) -> Iterator[Tensor]:
 
 
 def _merges(sizes: list[int], order: tuple[int, ...], target: list[int]) -> bool:
-    """Whether neighbouring axes of these sizes can be merged to the target, each group in the order
-    in which it was: heads and groups the other way round are another tensor."""
+    """Tell whether neighbouring axes of these sizes can be merged to the target, each group in the
+    order in which it was: heads and groups the other way round are another tensor."""
     rest = list(zip(sizes, order))
     for wanted in target:
         product, last = 1, -1

@@ -66,13 +66,13 @@ def _other_operands(
 
 
 def _are_weights(substitution: Substitution, cuts: list[Cut]) -> bool:
-    """Whether parameters are read in place of other parameters, and nothing else differs."""
+    """Tell whether parameters are read in place of other parameters, and nothing else differs."""
     sources = [substitution.operations[substitution.root(cut.source)] for cut in cuts]
     return bool(sources) and all(source.name == "parameter" for source in sources)
 
 
 def _is_at_hand(substitution: Substitution, cuts: list[Cut]) -> bool:
-    """Whether one tensor is read in place of another, which the port has as well."""
+    """Tell whether one tensor is read in place of another, which the port has as well."""
     read = {substitution.root(cut.source) for cut in cuts}
     wanted = {root(substitution.theirs, cut.reference) for cut in cuts}
     if len(read) != 1 or len(wanted) != 1 or not substitution.operations[read.pop()].from_tokens:
@@ -179,7 +179,7 @@ def _wrong_terms(substitution: Substitution, cut: Cut) -> list[tuple[Cut, int, i
 
 
 def _have_common_weights(substitution: Substitution, i: int, j: int) -> bool:
-    """Whether two terms are made with the same parameter, by their last operations."""
+    """Tell whether two terms are made with the same parameter, by their last operations."""
     ours, theirs = _last_weights(substitution.operations, i), _last_weights(substitution.theirs, j)
     return any(distance(one, other) <= _EXACT for one in ours for other in theirs)
 
@@ -277,7 +277,7 @@ def _computes_the_same(
 
 
 def _gives(substitution: Substitution, cut: Cut, swaps: tuple[Swap, ...]) -> bool:
-    """Whether the port's operation gives the reference's result with other inputs."""
+    """Tell whether the port's operation gives the reference's result with other inputs."""
     mine, theirs = substitution.operations[cut.index], substitution.theirs[cut.reference]
     replay = substitution.replay
     if mine.call not in replay.calls:  # before the first departure, where all seemed right
@@ -348,7 +348,8 @@ def _behind(
 def _leads_to(
     substitution: Substitution, base: int, layout: Tensor, source: int, value: Tensor
 ) -> bool:
-    """Whether with this layout of one tensor another, which is only reordered from it, is right."""
+    """Tell whether with this layout of one tensor another, which is only reordered from it, is
+    right."""
     if source == base:
         return False
     try:

@@ -66,7 +66,7 @@ class Operation:
     shape: tuple[int, ...]
     dtype: torch.dtype
     from_tokens: bool
-    """Whether its values depend on the inputs of the model."""
+    """True if its values depend on the inputs of the model."""
     label: str = ""
     """A leaf's name in the model."""
     part_of: str = ""
@@ -81,41 +81,41 @@ class Operation:
     noise: float = 0.0
     """How far a run in single precision is from one in double precision, here."""
     rounded: bool = False
-    """Whether it depends on a table that one of the programs stores in single precision."""
+    """True if it depends on a table that one of the programs stores in single precision."""
     nth: int | None = None
     """Which part of its input it is, where the other program computes part by part, in a loop."""
 
     @property
     def is_leaf(self) -> bool:
-        """Whether no operation made the tensor."""
+        """Tell whether no operation made the tensor."""
         return self.name in LEAVES
 
     @property
     def reorders(self) -> bool:
-        """Whether the operation only puts the elements of its first input into another order or
-        shape."""
+        """Tell whether the operation only puts the elements of its first input into another order
+        or shape."""
         return self.name in _ORDER
 
     @property
     def is_view(self) -> bool:
-        """Whether the operation only gives its first input another shape, in which the elements
-        keep their order."""
+        """Tell whether the operation only gives its first input another shape, in which the
+        elements keep their order."""
         return self.name in _VIEWS and not self.dtype.is_complex
 
     @property
     def selects(self) -> bool:
-        """Whether the operation takes a part of its first input."""
+        """Tell whether the operation takes a part of its first input."""
         return self.name in _PARTS
 
     @property
     def is_whole(self) -> bool:
-        """Whether the tensor holds only whole numbers, as far as its fingerprint shows."""
+        """Tell whether the tensor holds only whole numbers, as far as its fingerprint shows."""
         found = self.fingerprint
         return found is not None and all(value.is_integer() for value in found.ranks)
 
     @property
     def counts(self) -> bool:
-        """Whether the tensor holds different whole numbers."""
+        """Tell whether the tensor holds different whole numbers."""
         return self.is_whole and len(set(self.fingerprint.ranks if self.fingerprint else ())) > 2
 
     @property

@@ -44,7 +44,8 @@ def port_line(evidence: Evidence, cause: Cause | None) -> SourceLine | None:
 
 
 def _serves_twice(evidence: Evidence) -> bool:
-    """Whether the port holds a parameter in several places: one object serves as several layers."""
+    """Tell whether the port holds a parameter in several places: one object serves as several
+    layers."""
     label = evidence.s.operations[evidence.s.root(evidence.at)].label
     model = evidence.s.port.model
     held = list(model.named_parameters(remove_duplicate=False))
@@ -129,8 +130,8 @@ def _line_of_the_result(
 
 
 def _is_where_it_is_read(evidence: Evidence) -> bool:
-    """Whether the reference computes the value on the line that reads it, and not on the line that
-    makes what it is computed from."""
+    """Tell whether the reference computes the value on the line that reads it, and not on the line
+    that makes what it is computed from."""
     theirs, matching = evidence.s.theirs, evidence.s.matching
     here = theirs[root(theirs, evidence.cut.reference)]
     made = [theirs[root(theirs, i)] for i in here.inputs if theirs[i].from_tokens]

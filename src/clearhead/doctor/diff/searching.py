@@ -186,8 +186,8 @@ class _Trials:
                         yield rank, Cut("insert", first, their_index, value, source, calls)
 
     def _is_its_turn(self, mine: int, theirs: Operation) -> bool:
-        """Whether a part of the reference's result is the one that a loop of the port makes here:
-        the n-th time that its line runs, the n-th part."""
+        """Tell whether a part of the reference's result is the one that a loop of the port makes
+        here: the n-th time that its line runs, the n-th part."""
         n = self.s.matching.n_parts.get(theirs.index)
         return n is None or self._turns[mine] % n == theirs.nth
 

@@ -39,7 +39,7 @@ class Program:
     parts: frozenset[tuple[int, int]] = frozenset()
     """Which results are recorded in parts as well: see `Plan`."""
     fresh: bool = False
-    """Whether each run begins with a new copy of the model, in which a cache may live."""
+    """True if each run begins with a new copy of the model, in which a cache may live."""
 
     def run(self, plan: Plan | None = None) -> Recording:
         """Return a recorded run, with the fixes so far."""

@@ -30,7 +30,7 @@ class Steps:
 
     @property
     def same(self) -> bool:
-        """Whether the steps give the logits of the whole pass."""
+        """Tell whether the steps give the logits of the whole pass."""
         return not self.problem and self.difference <= self.bound
 
 

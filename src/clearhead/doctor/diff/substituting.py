@@ -82,7 +82,7 @@ class _Gain(NamedTuple):
     score: int
     """How many more results have an equal, less those that no longer have one."""
     is_firm: bool
-    """Whether none lost its equal, and what mixes elements is among them."""
+    """True if none lost its equal, and what mixes elements is among them."""
     apart: float
     """The largest distance between one of those results and its equal."""
 

@@ -46,7 +46,8 @@ HARMLESS_AS: Mapping[str, Any] = {
 
 @dataclass(frozen=True)
 class Need:
-    """An option that the family supports only with certain values; an import sets the first."""
+    """An option that the family supports only with certain values; an import sets the first of
+    these values."""
 
     option: str
     values: tuple[Any, ...] | Callable[[ModelConfig], tuple[Any, ...]]
@@ -156,7 +157,7 @@ class HuggingFaceFamily:
     """What the settings cannot express, in both directions."""
     read_more: Callable[[Keys, dict[str, Any]], dict[str, Any]] = lambda *_: {}
     pads_have_positions: bool = True
-    """Whether a padding token that is real, such as the first one of the decoder, has a place."""
+    """True if a padding token that is real, such as the first one of the decoder, has a place."""
     settle: Callable[[ModelConfig, Read], ModelConfig] = lambda config, _: config
     """Settles what only the weights can tell."""
 

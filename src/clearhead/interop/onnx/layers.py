@@ -35,7 +35,7 @@ class ViewNodes(NamedTuple):
     bias: Value | None = None
     """The bias that is added to the scores: the mask, and ALiBi's penalty for distance."""
     sees_any: Value | None = None
-    """0.0 for a query that is allowed nothing, else 1.0."""
+    """0.0 for a query that may attend to no key, else 1.0."""
     rotation: RotationNodes | None = None
 
 

@@ -72,7 +72,7 @@ def whole_calls(layer: Any, given: Given) -> dict[str, int]:
 
 
 def probe_calls(kind: Any) -> object:
-    """Whether an attention runs more than once."""
+    """Tell whether an attention runs more than once."""
     return max(whole_calls(_shaken(kind(12, 3, 20)), _given()).values()) > 1
 
 

@@ -106,7 +106,7 @@ PROBES: dict[str, FunctionProbe] = {
 
 
 def disturbs_others(repeated_texts: Any) -> bool:
-    """Whether the random numbers of torch, or those of Python, are others after a call."""
+    """Tell whether the random numbers of torch, or those of Python, are others after a call."""
 
     def drawn(*between: Any) -> list[float]:
         torch.manual_seed(5)

@@ -33,5 +33,5 @@ def masked_weights(scores: Tensor, allowed: Tensor) -> Tensor:
     """scores (…, query, key), allowed: Bool that broadcasts to it → weights (…, query, key).
 
     A softmax over the allowed keys, whatever the scores are (−2000, 2000) and with its gradient.
-    A query that is allowed nothing gets zeros. The scores that were given stay as they are."""
+    A query that may attend to no key gets zeros. The scores that were given stay as they are."""
     return blank()

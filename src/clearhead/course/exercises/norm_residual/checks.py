@@ -69,7 +69,7 @@ def probe_gradients(f: Any) -> object:
 
 
 def probe_calls(f: Any) -> object:
-    """Whether the sublayer runs more than once."""
+    """Tell whether the sublayer runs more than once."""
     given: list[str] = []
     for placement in ("pre", "post"):
         f(torch.randn(2, 3, 6), lambda t, p=placement: given.append(p) or t, _norm, placement)

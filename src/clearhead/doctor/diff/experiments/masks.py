@@ -37,8 +37,8 @@ def another_mask(evidence: Evidence) -> Cause | None:
 
 
 def _hides(evidence: Evidence) -> bool:
-    """Whether with the reference's table other scores are hidden: not every table of two values is
-    a mask."""
+    """Tell whether with the reference's table other scores are hidden: not every table of two
+    values is a mask."""
     try:
         made = evidence.s.replay.change(evidence.cut.change)
     except (CannotReplayError, *CALL_ERRORS):

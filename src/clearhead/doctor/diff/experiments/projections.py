@@ -60,7 +60,8 @@ def _matrices(evidence: Evidence, n_in: int) -> list[tuple[int, int | None]]:
 
 
 def _are_columns(wanted: Tensor, made: Tensor) -> bool:
-    """Whether every column of the one is a column of the other, by products with random numbers."""
+    """Tell whether every column of the one is a column of the other, by products with random
+    numbers."""
     generator = torch.Generator().manual_seed(0)
     probe = torch.randn(len(made), generator=generator, dtype=torch.float64)
     ours, theirs = probe @ wanted, probe @ made

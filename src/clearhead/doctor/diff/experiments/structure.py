@@ -153,7 +153,7 @@ def superfluous_operation(evidence: Evidence) -> Cause | None:
 
 
 def _is_random(evidence: Evidence) -> bool:
-    """Whether the port alone draws numbers here, as dropout does."""
+    """Tell whether the port alone draws numbers here, as dropout does."""
     ours, theirs = ({o.name for o in r} for r in (evidence.region, evidence.their_region))
     return bool(_DRAWS & ours) and not _DRAWS & theirs
 
