@@ -1,4 +1,5 @@
-"""Checks of exercise 17. The step is compared with one that reads the whole batch at once."""
+"""Checks of exercise 17. The learner's step is compared with a step that reads the whole batch at
+once."""
 
 import itertools
 import weakref
@@ -35,7 +36,8 @@ def _weights(model: nn.Module) -> Tensor:
 def at_once(
     model: nn.Module, batches: list[TokenMicroBatch], max_norm: float
 ) -> tuple[Tensor, float]:
-    """The weights after the step, and the loss, of a whole batch; plain gradient descent."""
+    """Return the weights after a step of plain gradient descent on the whole batch, and the
+    loss."""
     inputs, targets = (torch.cat(each) for each in zip(*batches))
     loss = F.cross_entropy(model(inputs), targets)
     gradient = torch.cat([g.flatten() for g in torch.autograd.grad(loss, list(model.parameters()))])
@@ -44,7 +46,7 @@ def at_once(
 
 
 class Counting(torch.optim.SGD):
-    """Counts its steps."""
+    """An optimizer that counts its steps."""
 
     n_steps = 0
 
@@ -56,7 +58,7 @@ class Counting(torch.optim.SGD):
 def run(
     f: Any, sizes: tuple[int, ...], max_norm: float = NEVER, stale: bool = False
 ) -> tuple[Tensor, float, Tensor, float, int]:
-    """Weights and loss of the answer, those that are wanted, and the number of steps."""
+    """Return the answer's weights and loss, the right weights and loss, and the number of steps."""
     model, batches = _model(), _micro_batches(*sizes)
     wanted, loss = at_once(model, batches, max_norm)
     if stale:
@@ -68,15 +70,17 @@ def run(
 
 
 class _Saved:
-    """What backward() needs of a micro-batch, for as long as the graph holds it."""
+    """Numbers of a micro-batch that backward() needs, which exist for as long as the graph holds
+    them."""
 
     def __init__(self, numbers: Tensor) -> None:
         self.numbers = numbers
 
 
 def in_memory(f: Any) -> tuple[int, int]:
-    """When three micro-batches are read: how many had one before them that backward() had not
-    reached, and how many had one before them whose graph was still there."""
+    """Watch the answer read three micro-batches. Return how many of them were read before
+    backward() had reached an earlier one, and how many while the graph of an earlier one was still
+    in memory."""
     model, saved, reached = _model(), [], set()
     n_waiting, n_kept = 0, 0
 
@@ -118,7 +122,7 @@ STEP = "accumulated_step"
 
 @CHECKS.about(STEP)
 def one_micro_batch(it: Learned) -> None:
-    """An ordinary step."""
+    """With a single micro-batch, the result is that of an ordinary step."""
     found, _, wanted, _, _ = run(it[STEP], (5,))
     require(distance(found, wanted) < 1e-5, change=f"{distance(found, wanted):.2g}")
 
@@ -132,7 +136,7 @@ def one_step(it: Learned) -> None:
 
 @CHECKS.about(STEP)
 def as_at_once(it: Learned) -> None:
-    """However the batch is cut."""
+    """The weights do not depend on how the batch is split."""
     for sizes in ((4, 4), (1, 3), (1, 2, 9), (6, 1, 1, 1)):
         found, _, wanted, _, _ = run(it[STEP], sizes)
         change = distance(found, wanted)
@@ -141,7 +145,7 @@ def as_at_once(it: Learned) -> None:
 
 @CHECKS.about(STEP)
 def the_loss(it: Learned) -> None:
-    """The mean over all tokens."""
+    """The returned loss is the mean over all tokens."""
     for sizes in ((1, 3), (7, 2, 1)):
         _, found, _, wanted, _ = run(it[STEP], sizes)
         require(abs(found - wanted) < 1e-4, found=f"{found:.3f}", wanted=f"{wanted:.3f}")
@@ -156,7 +160,8 @@ def stale_gradients(it: Learned) -> None:
 
 @CHECKS.about(STEP)
 def an_empty_one(it: Learned) -> None:
-    """A micro-batch of padding alone, at any place."""
+    """A micro-batch that is all padding changes nothing, whether it is the first, the second or the
+    last."""
     for sizes in ((0, 2, 3), (2, 0, 3), (2, 3, 0)):
         found, loss, wanted, mean, _ = run(it[STEP], sizes)
         change = max(distance(found, wanted), distance(torch.tensor(loss), torch.tensor(mean)))
@@ -165,7 +170,7 @@ def an_empty_one(it: Learned) -> None:
 
 @CHECKS.about(STEP)
 def clipped(it: Learned) -> None:
-    """The whole gradient, after the division."""
+    """Clipping applies to the gradient of the whole batch, after the division."""
     for sizes, max_norm in (((1, 3), 0.05), ((2, 5, 1), 0.01), ((3, 3), 0.2)):
         found, _, wanted, _, _ = run(it[STEP], sizes, max_norm)
         change = distance(found, wanted)
@@ -181,7 +186,7 @@ def small_gradients_stay(it: Learned) -> None:
 
 @CHECKS.about(STEP)
 def each_read_once(it: Learned) -> None:
-    """Each micro-batch is read in order, and once."""
+    """Each micro-batch is read once, in order."""
     model, read, batches = _model(), [], _micro_batches(2, 3, 1)
 
     def watched(model: Any, batch: TokenMicroBatch) -> tuple[Tensor, int]:
@@ -194,13 +199,13 @@ def each_read_once(it: Learned) -> None:
 
 @CHECKS.about(STEP)
 def memory_of_one(it: Learned) -> None:
-    """Each graph is gone before the next micro-batch is read."""
+    """Each graph is freed before the next micro-batch is read."""
     require(in_memory(it[STEP]) == (0, 0))
 
 
 @CHECKS.about(STEP)
 def several_steps(it: Learned) -> None:
-    """A run of them, with an unused parameter."""
+    """Several steps in a row lower the loss, although one parameter is unused."""
     model = _model()
     model.unused = nn.Parameter(torch.ones(3))
     batches = _micro_batches(1, 5)

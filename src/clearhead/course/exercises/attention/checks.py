@@ -42,12 +42,12 @@ def _sure() -> tuple[Tensor, Tensor]:
 
 
 def probe_far_apart(f: Any) -> object:
-    """Where exp is not a softmax."""
+    """Call the answer with scores so far apart that exp alone overflows or is 0."""
     return f(*_far_apart())
 
 
 def probe_gradients(f: Callable[..., Tensor]) -> object:
-    """Gradients with respect to queries and keys."""
+    """Return the gradients with respect to queries and keys."""
     return gradients(f, *_given())
 
 
@@ -59,14 +59,14 @@ PROBES: dict[str, FunctionProbe] = {
 
 @CHECKS.about("attention_weights")
 def shape(it: Learned) -> None:
-    """One weight for every pair."""
+    """There is one weight for every pair of a query and a key."""
     found = it["attention_weights"](torch.randn(2, 3, 7), torch.randn(2, 5, 7))
     require(found.shape == (2, 3, 5), found=tuple(found.shape))
 
 
 @CHECKS.about("attention_weights")
 def inputs_unchanged(it: Learned) -> None:
-    """`queries /= …` overwrites what the caller still needs."""
+    """The inputs stay unchanged: `queries /= …` would overwrite what the caller still needs."""
     require_unchanged(it["attention_weights"], *_given())
 
 
@@ -101,7 +101,8 @@ def same_vector_added(it: Learned) -> None:
 
 @CHECKS.about("attention_weights")
 def scale(it: Learned) -> None:
-    """Features repeated four times: the product grows by 4, √d by 2, the scores by 2."""
+    """If all features are repeated four times, the product grows by 4, √d by 2, and the scores by
+    2."""
     q, k = torch.randn(2, 3, 7), torch.randn(2, 5, 7)
     log = it["attention_weights"](q, k).log()
     wide = it["attention_weights"](q.repeat(1, 1, 4), k.repeat(1, 1, 4)).log()
@@ -111,7 +112,8 @@ def scale(it: Learned) -> None:
 
 @CHECKS.about("attention_weights")
 def chapter_numbers(it: Learned) -> None:
-    """The weights of chapter 1: a scale with another constant grows in the same way."""
+    """The weights are those of chapter 1. (A scale with another constant would pass the check of
+    the growth.)"""
     query, wanted = torch.tensor([[[2.0, 2, 0, 0]]]), torch.tensor([0.592, 0.397, 0.011])
     keys = torch.tensor([[[1.0, 1, 0, 0], [1, 0.6, 0, 0], [-1, -1, 0, 0]]])
     weights = it["attention_weights"](query, keys)[0, 0]
@@ -129,7 +131,7 @@ def order_of_keys(it: Learned) -> None:
 
 @CHECKS.about("attention_weights")
 def large_scores(it: Learned) -> None:
-    """A softmax, however large the scores are."""
+    """The weights are a softmax, however large the scores are."""
     queries, keys = _far_apart()
     found = it["attention_weights"](queries, keys)
     holds = distance(found, solution.attention_weights(queries, keys)) < 1e-3
@@ -138,7 +140,7 @@ def large_scores(it: Learned) -> None:
 
 @CHECKS.about("attention_weights")
 def each_sentence(it: Learned) -> None:
-    """The formula, for each sentence of a batch by itself, and for other sizes."""
+    """The formula holds for each sentence of a batch by itself, and for other sizes."""
     for batch, queries, keys, d in ((3, 4, 4, 4), (1, 1, 6, 8), (4, 2, 1, 3), (3, 6, 2, 16)):
         q, k = scattered(torch.randn(batch, queries, d)), scattered(torch.randn(batch, keys, d))
         change = distance(it["attention_weights"](q, k), solution.attention_weights(q, k))
@@ -148,7 +150,7 @@ def each_sentence(it: Learned) -> None:
 
 @CHECKS.about("attention_weights")
 def gradient(it: Learned) -> None:
-    """What training moves the queries and keys by."""
+    """The gradient is right: it is what training changes the queries and keys by."""
     change = gradient_distance(
         it["attention_weights"], solution.attention_weights, *(x.double() for x in _given())
     )
@@ -157,7 +159,7 @@ def gradient(it: Learned) -> None:
 
 @CHECKS.about("attention_weights")
 def gradient_of_large_scores(it: Learned) -> None:
-    """Large scores give a gradient in single precision, with 400 between two scores of a query."""
+    """The gradient is right in single precision, even if two scores of a query differ by 400."""
     given = _sure()
     found = gradients(it["attention_weights"], *given)
     bad = sum(int((~g.isfinite()).sum()) for g in found)
@@ -185,7 +187,7 @@ def inside_the_values(it: Learned) -> None:
 
 @CHECKS.about("attention")
 def values_of_each_sentence(it: Learned) -> None:
-    """Other values in each sentence, and the gradient of all three."""
+    """Each sentence has values of its own, and the gradients of all three inputs are right."""
     given = [torch.randn(*size).double() for size in ((3, 4, 6), (3, 2, 6), (3, 2, 5))]
     require_unchanged(it["attention"], *given)
     change = distance(it["attention"](*given), solution.attention(*given))

@@ -1,4 +1,4 @@
-"""Checks of exercise 16. What a search must find is computed here by going through all texts."""
+"""Checks of exercise 16. They find the right answer by scoring every possible text."""
 
 import math
 from collections.abc import Callable
@@ -25,7 +25,8 @@ NextModel = Callable[[BeamTokens], Tensor]
 
 
 def random_model(vocab: int = 5, ends: float = 0.0) -> NextModel:
-    """Log-probabilities that depend on all tokens; `ends` makes an end likelier."""
+    """Return a model whose log-probabilities depend on all tokens; `ends` makes the end token
+    likelier."""
     seed = int(torch.randint(10**6, ()))
 
     @cache
@@ -42,7 +43,8 @@ def random_model(vocab: int = 5, ends: float = 0.0) -> NextModel:
 
 
 def table_model(table: dict[BeamTokens, list[float]]) -> NextModel:
-    """Probabilities by the tokens so far; anything else ends at once."""
+    """Return a model that looks the probabilities up by the tokens so far. A text that is not in
+    the table ends at once."""
 
     def next_log_probs(tokens: BeamTokens) -> Tensor:
         return torch.tensor(table.get(tuple(map(int, tokens)), [1.0, 0.0, 0.0])).log()
@@ -51,12 +53,12 @@ def table_model(table: dict[BeamTokens, list[float]]) -> NextModel:
 
 
 def score_of(model: NextModel, tokens: BeamTokens) -> float:
-    """The score of a text, computed token by token."""
+    """Return the score of a text, computed token by token."""
     return sum(model(tokens[:i])[token].item() for i, token in enumerate(tokens))
 
 
 def every_text(vocab: int, max_new: int) -> list[BeamTokens]:
-    """All that end, and all that are cut."""
+    """Return every text that ends, and every text that is truncated at `max_new` tokens."""
     found: list[BeamTokens] = []
     for n in range(1, max_new + 1):
         for text in product(range(vocab), repeat=n):
@@ -66,7 +68,7 @@ def every_text(vocab: int, max_new: int) -> list[BeamTokens]:
 
 
 def by_definition(model: NextModel, width: int, max_new: int, alpha: float) -> BeamTokens:
-    """The search as the exercise words it, without torch: lists and sorting."""
+    """Search as the exercise describes it, without torch, by lists and sorting."""
     beam: list[tuple[float, BeamTokens]] = [(0.0, ())]
     for _ in range(max_new):
         rivals: list[tuple[float, BeamTokens]] = []
@@ -81,7 +83,7 @@ def by_definition(model: NextModel, width: int, max_new: int, alpha: float) -> B
 
 
 def plain(found: Any) -> tuple[BeamTokens, float]:
-    """Whatever kind of numbers the answer returns."""
+    """Convert the answer's result to Python numbers, whatever kind of numbers it has."""
     return tuple(int(token) for token in found[0]), float(found[1])
 
 
@@ -104,7 +106,7 @@ PROBES: dict[str, FunctionProbe] = {"extend": _probe_extend, "search": _probe_se
 
 @CHECKS.about("extend")
 def tokens_of_the_vocabulary(it: Learned) -> None:
-    """Ids below V, parents below the number of texts."""
+    """Token ids are below the size of the vocabulary, and parents below the number of texts."""
     _, parents, tokens = it["extend"](torch.zeros(3), torch.randn(3, 4).log_softmax(1), 6)
     found = int(max(parents.tolist())), int(max(tokens.tolist()))
     require(found[0] < 3 and found[1] < 4, parent=found[0], token=found[1])
@@ -112,7 +114,7 @@ def tokens_of_the_vocabulary(it: Learned) -> None:
 
 @CHECKS.about("extend")
 def best_of_all(it: Learned) -> None:
-    """The largest sums of the whole table, best first."""
+    """The result has the largest sums of the whole table, best first."""
     for n_texts, vocab, width in ((1, 6, 3), (3, 5, 4), (4, 3, 9)):
         scores, log_probs = -torch.rand(n_texts) * 3, torch.randn(n_texts, vocab).log_softmax(1)
         sums = [
@@ -131,14 +133,14 @@ def best_of_all(it: Learned) -> None:
 
 @CHECKS.about("extend")
 def fewer_than_asked(it: Learned) -> None:
-    """All there are."""
+    """If there are fewer candidates than asked for, all of them are returned."""
     found = [len(x) for x in it["extend"](torch.zeros(1), torch.randn(1, 3).log_softmax(1), 8)]
     require(found == [3, 3, 3], found=found)
 
 
 @CHECKS.about("extend")
 def inputs_unchanged(it: Learned) -> None:
-    """The caller's scores and log-probabilities."""
+    """The caller's scores and log-probabilities stay unchanged."""
     log_probs = torch.randn(2, 4).log_softmax(1)
     require_unchanged(lambda *given: it["extend"](*given, 3), torch.tensor([-1.0, -2.0]), log_probs)
 
@@ -149,7 +151,7 @@ def _search(it: Learned, model: NextModel, width: int, max_new: int = 4, alpha: 
 
 @CHECKS.about("search")
 def the_example(it: Learned) -> None:
-    """A 0.20, B 0.36."""
+    """The search solves the example: A reaches 0.20, B reaches 0.36."""
     model = table_model({(): [0.1, 0.5, 0.4], (1,): [0.3, 0.3, 0.4], (2,): [0.05, 0.9, 0.05]})
     tokens, score = _search(it, model, width=2, max_new=2)
     holds = tokens == (2, 1) and abs(score - math.log(0.36)) < 1e-4
@@ -158,7 +160,7 @@ def the_example(it: Learned) -> None:
 
 @CHECKS.about("search")
 def width_1_is_greedy(it: Learned) -> None:
-    """The likeliest token, again and again."""
+    """A beam of width 1 always takes the likeliest token."""
     for _ in range(4):
         model, wanted = random_model(ends=1.0), ()
         while len(wanted) < 5 and wanted[-1:] != (EOS,):
@@ -169,7 +171,8 @@ def width_1_is_greedy(it: Learned) -> None:
 
 @CHECKS.about("search")
 def finished_texts_stay(it: Learned) -> None:
-    """The best text ends at once; all others continue."""
+    """A finished text can be the best: here the best text ends at once, while all other texts
+    continue."""
     model = table_model({
         (): [0.4, 0.35, 0.25], (1,): [0.05, 0.5, 0.45], (2,): [0.05, 0.5, 0.45],
         (1, 1): [0.1, 0.5, 0.4], (2, 1): [0.1, 0.5, 0.4], (1, 2): [0.1, 0.5, 0.4],
@@ -179,8 +182,8 @@ def finished_texts_stay(it: Learned) -> None:
 
 
 def falls_out(best_after: float) -> NextModel:
-    """(0,) is finished with 0.2 and then outdone by (1, 1) with 0.4 and (1, 2) with 0.36, which is
-    finished next with this probability."""
+    """Return a model in which (0,) is finished with 0.2. The texts (1, 1) with 0.4 and (1, 2) with
+    0.36 then beat it; (1, 2) is finished at the next step with the probability `best_after`."""
     rest = 1 - best_after
     return table_model({
         (): [0.2, 0.8, 0.0], (1,): [0.05, 0.5, 0.45], (1, 1): [0.3, 0.32, 0.38],
@@ -190,7 +193,8 @@ def falls_out(best_after: float) -> NextModel:
 
 @CHECKS.about("search")
 def finished_texts_fall_out(it: Learned) -> None:
-    """They have no place of their own, and do not come back when the others become unlikely."""
+    """Finished texts have no reserved place in the beam: they can fall out of it, and do not come
+    back when the texts that beat them become unlikely."""
     for best_after, wanted in ((0.9, (1, 2, EOS)), (0.34, (1, 1, 2))):
         tokens, _ = _search(it, falls_out(best_after), width=2, max_new=3)
         require(tokens == wanted, found=tokens, wanted=wanted)
@@ -198,7 +202,8 @@ def finished_texts_fall_out(it: Learned) -> None:
 
 @CHECKS.about("search")
 def does_not_stop_at_the_first(it: Learned) -> None:
-    """A short text is finished early; a likelier one takes longer."""
+    """The search does not stop at the first finished text: a short text is finished early, and a
+    likelier text takes longer."""
     model = table_model({
         (): [0.3, 0.6, 0.1], (1,): [0.02, 0.96, 0.02], (1, 1): [0.95, 0.03, 0.02],
     })  # fmt: skip
@@ -208,7 +213,7 @@ def does_not_stop_at_the_first(it: Learned) -> None:
 
 @CHECKS.about("search")
 def nothing_after_the_end(it: Learned) -> None:
-    """And the model is not called for what would follow it."""
+    """No token follows the end token, and the model is never called with a finished text."""
     for _ in range(4):
         model, asked = random_model(ends=2.0), []
 
@@ -226,7 +231,8 @@ def nothing_after_the_end(it: Learned) -> None:
 
 @CHECKS.about("search")
 def score_is_the_sum(it: Learned) -> None:
-    """Rescored, token by token; a penalty for length does not change it."""
+    """The returned score is the sum of the log-probabilities, rescored token by token; a length
+    penalty does not change it."""
     for alpha in (0.0, 1.0):
         model = random_model(ends=1.0)
         tokens, score = _search(it, model, width=3, alpha=alpha)
@@ -246,7 +252,8 @@ def wide_enough_finds_the_best(it: Learned) -> None:
 
 @CHECKS.about("search")
 def alpha_prefers_longer(it: Learned) -> None:
-    """0.4 at once, or 0.6 · 0.8 · 0.8 = 0.384: with alpha = 1 the latter."""
+    """With alpha = 1, a longer text of 0.6 · 0.8 · 0.8 = 0.384 wins over a text that reaches 0.4 at
+    once."""
     model = table_model({
         (): [0.4, 0.6, 0.0], (1,): [0.1, 0.1, 0.8], (1, 2): [0.8, 0.1, 0.1],
     })  # fmt: skip
@@ -257,7 +264,7 @@ def alpha_prefers_longer(it: Learned) -> None:
 
 @CHECKS.about("search")
 def alpha_at_the_end_only(it: Learned) -> None:
-    """And everything else as the exercise words it."""
+    """alpha counts only in the last choice; everything else is as the exercise describes it."""
     for width in (1, 2, 3, 4):
         for ends in (0.5, 1.5, 2.5):
             for alpha in (0.0, 0.7, 1.0):

@@ -15,7 +15,7 @@ LIFE: list[TokenPair] = [("生", "命"), ("研", "究"), ("研究", "生")]
 
 
 def random_text(n_words: int, letters: str = "abc") -> str:
-    """Words of two to six letters."""
+    """Return random words of two to six letters."""
     lengths = torch.randint(2, 7, (n_words,)).tolist()
     return " ".join(
         "".join(letters[i] for i in torch.randint(len(letters), (length,))) for length in lengths
@@ -23,13 +23,14 @@ def random_text(n_words: int, letters: str = "abc") -> str:
 
 
 def random_merges() -> list[TokenPair]:
-    """Learnt from one random text, to encode another."""
+    """Return merges that were learnt from a random text; they are used to encode another."""
     return solution.learn_merges(random_text(30), 12)
 
 
 def lowest_rank_first(word: str, merges: list[TokenPair]) -> list[str]:
-    """Another right answer: of the pairs in the word, always the one that was learnt first. It
-    differs only where two merges spell the same token, which no check asks for."""
+    """Encode in another right way: of the pairs in the word, always merge the pair that was learnt
+    first. The result differs only where two merges spell the same token, which no check asks
+    for."""
     tokens = list(word)
     while known := [pair for pair in pairwise(tokens) if pair in merges]:
         tokens = solution.merge_pair(tokens, min(known, key=merges.index))
@@ -63,25 +64,25 @@ PROBES: dict[str, FunctionProbe] = {
 
 
 def shown(tokens: Any) -> str:
-    """A list of tokens as a learner reads it."""
+    """Show a list of tokens as text for a learner."""
     return " ".join(map(str, tokens)) if isinstance(tokens, list) else str(tokens)
 
 
 def shown_merges(merges: Any) -> str:
-    """A list of pairs as a learner reads it."""
+    """Show a list of pairs as text for a learner."""
     return ", ".join(shown(list(pair)) for pair in merges) if isinstance(merges, list) else "–"
 
 
 @CHECKS.about("merge_pair")
 def every_pair(it: Learned) -> None:
-    """All of them, and nothing else."""
+    """Every occurrence of the pair is merged, and nothing else."""
     found = it["merge_pair"](list("thethat"), ("t", "h"))
     require(found == ["th", "e", "th", "a", "t"], found=shown(found))
 
 
 @CHECKS.about("merge_pair")
 def no_token_twice(it: Learned) -> None:
-    """Overlapping pairs share no token."""
+    """Two overlapping pairs do not share a token."""
     for n, wanted in ((3, ["aa", "a"]), (4, ["aa", "aa"]), (5, ["aa", "aa", "a"])):
         found = it["merge_pair"](["a"] * n, ("a", "a"))
         require(found == wanted, tokens="a " * n, found=shown(found), wanted=shown(wanted))
@@ -89,7 +90,8 @@ def no_token_twice(it: Learned) -> None:
 
 @CHECKS.about("merge_pair")
 def tokens_not_letters(it: Learned) -> None:
-    """ab c is not a bc, though both spell abc; and the end of ca is no a."""
+    """The pair (a, bc) matches whole tokens: the tokens ab and c do not match it, though they spell
+    the same abc, and neither does the a at the end of ca."""
     for tokens, wanted in (
         (["ab", "c", "a", "bc"], ["ab", "c", "abc"]),
         (["ca", "bc", "a", "bc"], ["ca", "bc", "abc"]),
@@ -100,7 +102,7 @@ def tokens_not_letters(it: Learned) -> None:
 
 @CHECKS.about("merge_pair")
 def short_lists(it: Learned) -> None:
-    """Nothing to merge."""
+    """Lists in which there is nothing to merge stay the same."""
     for tokens in ([], ["a"], ["b", "a"]):
         found = it["merge_pair"](list(tokens), ("a", "b"))
         require(found == tokens, tokens=shown(tokens) or "[]", found=shown(found) or "[]")
@@ -108,7 +110,7 @@ def short_lists(it: Learned) -> None:
 
 @CHECKS.about("merge_pair")
 def list_unchanged(it: Learned) -> None:
-    """The caller still needs it."""
+    """The caller's list stays unchanged, because the caller still needs it."""
     tokens = list("abab")
     it["merge_pair"](tokens, ("a", "b"))
     require(tokens == list("abab"), found=shown(tokens))
@@ -116,21 +118,21 @@ def list_unchanged(it: Learned) -> None:
 
 @CHECKS.about("merge_pair")
 def new_list(it: Learned) -> None:
-    """Also where there is nothing to merge."""
+    """The result is a new list, even if there is nothing to merge."""
     tokens = list("ab")
     require(it["merge_pair"](tokens, ("x", "y")) is not tokens)
 
 
 @CHECKS.about("learn_merges")
 def most_frequent(it: Learned) -> None:
-    """The first merges of the chapter."""
+    """The first merges are those of the chapter."""
     found = it["learn_merges"](DOZEN, 3)
     require(found == [("a", "t"), ("h", "e"), ("t", "he")], found=shown_merges(found))
 
 
 @CHECKS.about("learn_merges")
 def words_count(it: Learned) -> None:
-    """A word counts as often as it comes."""
+    """A word counts as often as it occurs."""
     found = it["learn_merges"]("xy ab ab ab xyz xyw", 2)
     require(found[:2] == [("a", "b"), ("x", "y")], found=shown_merges(found))
 
@@ -144,14 +146,14 @@ def within_words(it: Learned) -> None:
 
 @CHECKS.about("learn_merges")
 def equal_counts(it: Learned) -> None:
-    """The smallest pair comes first."""
+    """Of two equally frequent pairs, the smaller pair comes first."""
     found = it["learn_merges"]("cd ab", 2)
     require(found == [("a", "b"), ("c", "d")], found=shown_merges(found))
 
 
 @CHECKS.about("learn_merges")
 def as_many_as_asked(it: Learned) -> None:
-    """No more than asked for, and no more than there are."""
+    """There are no more merges than asked for, and no more than the text allows."""
     for n, wanted in ((0, 0), (1, 1), (2, 2), (99, 4)):
         found = it["learn_merges"]("abc de abc fg", n)
         require(len(found) == wanted, asked=n, found=len(found), wanted=wanted)
@@ -161,7 +163,7 @@ def as_many_as_asked(it: Learned) -> None:
 
 @CHECKS.about("learn_merges")
 def any_text(it: Learned) -> None:
-    """The merges of the reference, on random texts."""
+    """On random texts, the merges are those of the reference."""
     for text in (random_text(40), random_text(25, "ab"), random_text(12, "我喜欢你")):
         found, wanted = it["learn_merges"](text, 10), solution.learn_merges(text, 10)
         require(
@@ -171,28 +173,28 @@ def any_text(it: Learned) -> None:
 
 @CHECKS.about("encode_word")
 def known_word(it: Learned) -> None:
-    """A word of the text."""
+    """A word of the text becomes one token."""
     found = it["encode_word"]("the", [("a", "t"), ("h", "e"), ("t", "he")])
     require(found == ["the"], found=shown(found))
 
 
 @CHECKS.about("encode_word")
 def new_word(it: Learned) -> None:
-    """Put together from the pieces that are there."""
+    """A new word is put together from the tokens that exist."""
     found = it["encode_word"]("that", [("a", "t"), ("h", "e"), ("t", "he")])
     require(found == ["t", "h", "at"], found=shown(found))
 
 
 @CHECKS.about("encode_word")
 def in_their_order(it: Learned) -> None:
-    """The earlier merge wins, not the longest token."""
+    """The earlier merge has priority, not the longer token."""
     found = it["encode_word"]("研究生命", LIFE)
     require(found == ["研究", "生命"], found=shown(found))
 
 
 @CHECKS.about("encode_word")
 def nothing_lost(it: Learned) -> None:
-    """The tokens spell the word."""
+    """The tokens, joined, spell the word."""
     merges = random_merges()
     for word in ("", "a", "xyz", "cabxab", "🙂猫🙂猫"):
         found = it["encode_word"](word, merges)
@@ -201,15 +203,16 @@ def nothing_lost(it: Learned) -> None:
 
 @CHECKS.about("encode_word")
 def empty_word(it: Learned) -> None:
-    """There are no tokens, not one that is empty."""
+    """An empty word gives an empty list, not a list with an empty token."""
     found = it["encode_word"]("", LIFE)
     require(found == [], found=found)
 
 
 @CHECKS.about("encode_word")
 def as_learnt(it: Learned) -> None:
-    """The tokens of the reference, on random words; twice with each of two tokenizers, because
-    merges are not used up, and another tokenizer cuts the same word in another way."""
+    """On random words, the tokens are those of the reference. Each of two tokenizers encodes the
+    words twice, because encoding must not use up the merges, and another tokenizer splits the same
+    word in another way."""
     words = (*random_text(40).split(), "aaaaaaa", "abababc")
     for merges in (random_merges(), random_merges()) * 2:
         for word in words:

@@ -1,5 +1,5 @@
-"""Checks of exercise 15. What comes out is compared with torch's own attention over the whole text,
-so that it does not matter how a cache is kept."""
+"""Checks of exercise 15. The outputs are compared with those of torch's own attention over the
+whole text, so that it does not matter how the answer stores its cache."""
 
 from typing import Any
 
@@ -22,7 +22,7 @@ N_HEADS, D_MODEL = 3, 12
 
 
 def layers() -> Any:
-    """An attention with random weights, biases included."""
+    """Return an attention with random weights and biases."""
     attention = CrossAttention(D_MODEL, N_HEADS)
     for parameter in attention.parameters():
         torch.nn.init.normal_(parameter, std=0.4)
@@ -30,7 +30,7 @@ def layers() -> Any:
 
 
 def whole_pass(attention: Any, x: Tensor) -> Tensor:
-    """Causal attention over all tokens at once, by torch."""
+    """Return causal attention over all tokens at once, computed by torch."""
     q, k, v = (
         layer(x).unflatten(-1, (N_HEADS, -1)).transpose(1, 2)
         for layer in (attention.query, attention.key, attention.value)
@@ -40,7 +40,7 @@ def whole_pass(attention: Any, x: Tensor) -> Tensor:
 
 
 def in_pieces(kind: Any, attention: Any, x: Tensor, sizes: tuple[int, ...]) -> Tensor:
-    """A new cache, fed with so many tokens at a time."""
+    """Feed the tokens to a new cache, in pieces of the given sizes."""
     cached = kind(attention)
     return torch.cat([cached(piece) for piece in x.split(list(sizes), dim=1)], dim=1)
 
@@ -56,7 +56,7 @@ def _probe(kind: Any) -> object:
 
 
 def seen_tokens(kind: Any) -> dict[str, int]:
-    """How many tokens each layer has seen after six calls with one token."""
+    """Return how many tokens each layer has processed after six calls with one token each."""
     attention, seen = layers(), {"query": 0, "key": 0, "value": 0, "output": 0}
 
     def note(name: str) -> Any:
@@ -73,7 +73,7 @@ def seen_tokens(kind: Any) -> dict[str, int]:
 
 
 def two_caches(kind: Any) -> float:
-    """How far a second cache over the same layers is from its own text."""
+    """Return how far the outputs of a second cache over the same layers are from the right ones."""
     attention, (one, two) = layers(), torch.randn(2, 1, 4, D_MODEL)
     with torch.no_grad():
         first, second = kind(attention), kind(attention)
@@ -100,7 +100,7 @@ def _compare(it: Learned, sizes: tuple[int, ...], batch: int = 2) -> None:
 
 @CHECKS.about("CachedAttention")
 def shape(it: Learned) -> None:
-    """The shape is that of the new tokens."""
+    """The output has the shape of the new tokens."""
     cached = it["CachedAttention"](layers())
     found = [tuple(cached(torch.randn(2, n, D_MODEL)).shape) for n in (3, 1)]
     require(found == [(2, 3, D_MODEL), (2, 1, D_MODEL)], found=found)
@@ -108,33 +108,33 @@ def shape(it: Learned) -> None:
 
 @CHECKS.about("CachedAttention")
 def one_call(it: Learned) -> None:
-    """All tokens at once: ordinary causal attention."""
+    """If all tokens arrive at once, the result is ordinary causal attention."""
     _compare(it, (5,))
 
 
 @CHECKS.about("CachedAttention")
 def one_by_one(it: Learned) -> None:
-    """Tokens arrive one by one, as in generation."""
+    """If tokens arrive one by one, as in generation, the result is the same."""
     _compare(it, (1, 1, 1, 1, 1, 1))
 
 
 @CHECKS.about("CachedAttention")
 def pieces(it: Learned) -> None:
-    """A prompt, then more; no token is forgotten, however many there are."""
+    """If a prompt is followed by more tokens, no token is forgotten, however many there are."""
     for sizes in ((3, 3), (1, 2, 3), (4, 1, 1), (2, 5), (200, 1, 99, 1)):
         _compare(it, sizes)
 
 
 @CHECKS.about("CachedAttention")
 def any_batch(it: Learned) -> None:
-    """Also as many texts as heads, and one."""
+    """Batches of any size work, also one of a single text and one with as many texts as heads."""
     for batch in (1, 3, 5):
         _compare(it, (2, 1, 2), batch)
 
 
 @CHECKS.about("CachedAttention")
 def each_token_once(it: Learned) -> None:
-    """The model reads each token once: a cache is for that."""
+    """The model processes each token once: that is the purpose of a cache."""
     seen = seen_tokens(it["CachedAttention"])
     over = [f"{name} {n}" for name, n in seen.items() if n != 6]
     require(not over, seen=", ".join(over))
@@ -142,14 +142,14 @@ def each_token_once(it: Learned) -> None:
 
 @CHECKS.about("CachedAttention")
 def caches_apart(it: Learned) -> None:
-    """Two texts, two caches."""
+    """Two caches for two texts do not affect each other."""
     change = two_caches(it["CachedAttention"])
     require(change < 1e-4, change=f"{change:.2g}")
 
 
 @CHECKS.about("CachedAttention")
 def input_unchanged(it: Learned) -> None:
-    """The caller's tensor."""
+    """The caller's tensor stays unchanged."""
     with torch.no_grad():
         require_unchanged(it["CachedAttention"](layers()), torch.randn(2, 3, D_MODEL))
 
@@ -157,7 +157,7 @@ def input_unchanged(it: Learned) -> None:
 @CHECKS.about("CachedAttention")
 @torch.no_grad()
 def reordered(it: Learned) -> None:
-    """Each row continues the text that it was given."""
+    """After a reordering, each row continues the text that was moved there."""
     attention, x, more = layers(), torch.randn(3, 4, D_MODEL), torch.randn(5, 2, D_MODEL)
     for rows in ([2, 0, 1], [0, 0, 2], [1], [2, 2, 0, 1, 1]):
         cached = it["CachedAttention"](attention)
@@ -172,7 +172,7 @@ def reordered(it: Learned) -> None:
 @CHECKS.about("CachedAttention")
 @torch.no_grad()
 def reordered_again(it: Learned) -> None:
-    """The cache is reordered at every step of a search, and before the first."""
+    """The cache can be reordered at every step of a search, and before the first call."""
     attention, x = layers(), torch.randn(2, 3, D_MODEL)
     cached = it["CachedAttention"](attention)
     cached.reorder(torch.tensor([1, 0]))
@@ -188,7 +188,8 @@ def reordered_again(it: Learned) -> None:
 @CHECKS.about("CachedAttention")
 @torch.no_grad()
 def reordered_twice(it: Learned) -> None:
-    """Before the next token; the second time, `rows` names rows of the reordered cache."""
+    """The cache can be reordered twice before the next token; the second time, `rows` counts the
+    rows of the reordered cache."""
     attention, x, new = layers(), torch.randn(3, 2, D_MODEL), torch.randn(2, 1, D_MODEL)
     cached = it["CachedAttention"](attention)
     cached(x)

@@ -26,8 +26,8 @@ def _everything(batch: int, keys: int) -> Tensor:
 
 
 def _ragged() -> Tensor:
-    """Four sentences of 7, 6, 5 and 4 tokens. As many sentences as heads: a mask without an axis
-    for heads runs, and goes to the wrong ones."""
+    """Return four padded sentences of 7, 6, 5 and 4 tokens. There are as many sentences as heads,
+    so that a mask without an axis for heads raises no error and hides the wrong tokens."""
     allowed = _everything(4, 7)
     for row in range(4):
         allowed[row, 0, 7 - row :] = False
@@ -35,12 +35,13 @@ def _ragged() -> Tensor:
 
 
 def _by_query() -> Tensor:
-    """Another mask for each of 5 queries: query i sees i + 3 of 7 keys."""
+    """Return a mask that differs between the 5 queries: query i sees i + 3 of 7 keys."""
     return torch.ones(2, 5, 7, dtype=torch.bool).tril(2)
 
 
 def _probe(attention: Any) -> object:
-    """Two lengths, four sentences with padding, and a mask for each query."""
+    """Call the answer with two lengths, with four padded sentences, and with a mask for each
+    query."""
     one, four = attention(12, 3), attention(12, 4)
     x, source = torch.randn(2, 5, 12), torch.randn(2, 7, 12)
     ragged = four(torch.randn(4, 5, 12), torch.randn(4, 7, 12), _ragged())
@@ -48,7 +49,7 @@ def _probe(attention: Any) -> object:
 
 
 def probe_nothing(m: Any) -> Tensor:
-    """Query 0 may see nothing."""
+    """Call the answer with a mask in which query 0 may see nothing."""
     m = m(12, 3) if isinstance(m, type) else m
     allowed = _by_query()
     allowed[:, 0] = False
@@ -60,7 +61,7 @@ PROBES: dict[str, FunctionProbe] = {"CrossAttention": _probe}
 
 @CHECKS.about("CrossAttention")
 def lengths(it: Learned) -> None:
-    """5 queries, 7 keys."""
+    """Source and target may differ in length: 5 queries read 7 keys."""
     found = it["CrossAttention"](12, 3)(
         torch.randn(2, 5, 12), torch.randn(2, 7, 12), _everything(2, 7)
     )
@@ -69,7 +70,7 @@ def lengths(it: Learned) -> None:
 
 @CHECKS.about("CrossAttention")
 def inputs_unchanged(it: Learned) -> None:
-    """The residual connection still needs x."""
+    """The inputs stay unchanged, because the residual connection still needs x."""
     with torch.no_grad():
         m = it["CrossAttention"](12, 3)
         require_unchanged(m, torch.randn(2, 5, 12), torch.randn(2, 7, 12), _everything(2, 7))
@@ -77,7 +78,7 @@ def inputs_unchanged(it: Learned) -> None:
 
 @CHECKS.about("CrossAttention")
 def source_matters(it: Learned) -> None:
-    """Another source, another output."""
+    """Another source gives another output."""
     m, x, source = it["CrossAttention"](12, 3), torch.randn(2, 5, 12), torch.randn(2, 7, 12)
     everything = _everything(2, 7)
     require(not close(m(x, torch.randn(2, 7, 12), everything), m(x, source, everything)))
@@ -85,7 +86,7 @@ def source_matters(it: Learned) -> None:
 
 @CHECKS.about("CrossAttention")
 def order_of_the_source(it: Learned) -> None:
-    """Attention reads a set."""
+    """The order of the source does not matter: attention reads a set."""
     m, x, source = it["CrossAttention"](12, 3), torch.randn(2, 5, 12), torch.randn(2, 7, 12)
     order = torch.tensor([3, 0, 6, 1, 5, 2, 4])
     everything = _everything(2, 7)
@@ -94,7 +95,7 @@ def order_of_the_source(it: Learned) -> None:
 
 @CHECKS.about("CrossAttention")
 def each_query_by_itself(it: Learned) -> None:
-    """Query 2 changes output 2 only."""
+    """Query 2 changes only output 2."""
     m, x, source = it["CrossAttention"](12, 3), torch.randn(2, 5, 12), torch.randn(2, 7, 12)
     other = x.clone()
     other[:, 2] = torch.randn(2, 12)
@@ -106,7 +107,7 @@ def each_query_by_itself(it: Learned) -> None:
 
 @CHECKS.about("CrossAttention")
 def masked_source(it: Learned) -> None:
-    """What is hidden does not matter."""
+    """The content of hidden tokens does not matter."""
     m, x, source = it["CrossAttention"](12, 4), torch.randn(4, 5, 12), torch.randn(4, 7, 12)
     allowed = _ragged()
     other = torch.where(allowed.transpose(1, 2), source, 5 * torch.randn(4, 7, 12))
@@ -116,7 +117,7 @@ def masked_source(it: Learned) -> None:
 
 @CHECKS.about("CrossAttention")
 def same_as_torch(it: Learned) -> None:
-    """nn.MultiheadAttention with the same weights."""
+    """The output agrees with nn.MultiheadAttention with the same weights."""
     m, x, source = it["CrossAttention"](12, 3), torch.randn(2, 5, 12), torch.randn(2, 7, 12)
     theirs = torch_attention(m, 12, 3)
     change = (m(x, source, _everything(2, 7)) - theirs(x, source, source)[0]).abs().max()
@@ -125,7 +126,7 @@ def same_as_torch(it: Learned) -> None:
 
 @CHECKS.about("CrossAttention")
 def same_under_a_mask(it: Learned) -> None:
-    """Also where each query has its own mask."""
+    """The output also agrees with torch's if each query has a mask of its own."""
     m, x, source = it["CrossAttention"](12, 3), torch.randn(2, 5, 12), torch.randn(2, 7, 12)
     hidden = ~_by_query().repeat_interleave(3, dim=0)  # torch has one for each head
     theirs = torch_attention(m, 12, 3)(x, source, source, attn_mask=hidden)[0]
@@ -135,7 +136,7 @@ def same_under_a_mask(it: Learned) -> None:
 
 @CHECKS.about("CrossAttention")
 def itself_as_source(it: Learned) -> None:
-    """Self-attention under a causal mask."""
+    """With x as its own source and a causal mask, the result is self-attention."""
     m, x = it["CrossAttention"](12, 3), scattered(torch.randn(2, 5, 12))
     past = torch.ones(2, 5, 5, dtype=torch.bool).tril()
     change = distance(m(x, x, past), reference(m, 12, 3)(x, x, past))
@@ -144,7 +145,8 @@ def itself_as_source(it: Learned) -> None:
 
 @CHECKS.about("CrossAttention")
 def every_call_anew(it: Learned) -> None:
-    """Another mask of the same shape, then other lengths and sentences."""
+    """No call depends on an earlier one: another mask of the same shape follows, then other lengths
+    and sentences."""
     m = it["CrossAttention"](12, 4)
     calls = ((2, 5, 7), (2, 5, 7), (3, 1, 9), (1, 8, 2))
     for call, (batch, queries, keys) in enumerate(calls, start=1):
@@ -156,7 +158,7 @@ def every_call_anew(it: Learned) -> None:
 
 @CHECKS.about("CrossAttention")
 def nothing_allowed(it: Learned) -> None:
-    """A query that may see nothing reads zeros, of which the output matrix leaves its bias."""
+    """A query that may see nothing reads zeros, so its output is the bias of the output matrix."""
     m = it["CrossAttention"](12, 3)
     found = probe_nothing(m)[:, 0]
     require(distance(found, m.output.bias.expand(2, 12)) < 1e-5, found=f"{found[0, 0]:.2f}")
@@ -164,7 +166,7 @@ def nothing_allowed(it: Learned) -> None:
 
 @CHECKS.about("CrossAttention")
 def large_scores(it: Learned) -> None:
-    """Scores of some hundreds."""
+    """Scores of several hundred give the right output."""
     m, x, source = it["CrossAttention"](12, 3), torch.randn(2, 5, 12), torch.randn(2, 7, 12)
     x, source = 50 * x, 50 * source
     theirs = torch_attention(m, 12, 3)(x, source, source)[0]
@@ -187,14 +189,14 @@ def gradient(it: Learned) -> None:
 
 
 def reference(m: Any, d_model: int, n_heads: int) -> solution.CrossAttention:
-    """The solution, with the learner's own matrices."""
+    """Return the solution with the learner's own matrices."""
     right = solution.CrossAttention(d_model, n_heads)
     right.query, right.key, right.value, right.output = m.query, m.key, m.value, m.output
     return right
 
 
 def torch_attention(m: Any, d_model: int, n_heads: int) -> nn.MultiheadAttention:
-    """torch's module with the weights of the learner's."""
+    """Return torch's module with the weights of the learner's module."""
     theirs = nn.MultiheadAttention(d_model, n_heads, batch_first=True)
     roles = (m.query, m.key, m.value)
     theirs.in_proj_weight.data = torch.cat([role.weight.data for role in roles])

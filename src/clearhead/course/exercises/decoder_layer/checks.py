@@ -25,13 +25,13 @@ Given = tuple[Tensor, Tensor, Tensor, Tensor]
 
 
 def _given() -> Given:
-    """x, memory, real, real_source: 5 target and 7 source tokens."""
+    """Return x, memory, real and real_source, for 5 target and 7 source tokens."""
     real, real_source = torch.ones(2, 5).bool(), torch.ones(2, 7).bool()
     return torch.randn(2, 5, 12), torch.randn(2, 7, 12), real, real_source
 
 
 def _layer(it: Learned) -> Any:
-    """A layer whose norms are not neutral, so that swapped norms show."""
+    """Return a layer whose norms are not neutral, so that swapped norms show."""
     return _shaken(it["PreNormDecoderLayer"](12, 3, 20))
 
 
@@ -54,8 +54,8 @@ def _probe(kind: Any) -> object:
 
 
 def whole_calls(layer: Any, given: Given) -> dict[str, int]:
-    """How often each attention runs on the whole of x; the sentences of a batch one by one is
-    unusual, and right."""
+    """Return how often each attention runs on the whole of x. Reading the sentences of a batch one
+    by one is unusual, but right, and counts as one run."""
     calls = {"self_attention": 0, "cross_attention": 0}
 
     def note(name: str) -> Any:
@@ -94,14 +94,15 @@ def shape(it: Learned) -> None:
 
 @CHECKS.about("PreNormDecoderLayer")
 def input_unchanged(it: Learned) -> None:
-    """`x += …` overwrites what the norms and the caller still need."""
+    """The input stays unchanged: `x += …` would overwrite what the norms and the caller still
+    need."""
     with torch.no_grad():
         require_unchanged(_layer(it), *_given())
 
 
 @CHECKS.about("PreNormDecoderLayer")
 def silent_sublayers(it: Learned) -> None:
-    """They leave x as it is."""
+    """If all sublayers return zeros, the layer returns x."""
     layer, given = _layer(it), _given()
     _silence(layer.self_attention.output, layer.cross_attention.output, layer.down)
     change = (layer(*given) - given[0]).abs().max()
@@ -123,7 +124,7 @@ def no_future(it: Learned) -> None:
 
 @CHECKS.about("PreNormDecoderLayer")
 def target_padding(it: Learned) -> None:
-    """Padding on the left of the target does not reach what follows."""
+    """Padding on the left of the target does not affect the tokens after it."""
     layer = _layer(it)
     x, memory, real, real_source = _given()
     real[:, 0] = False
@@ -150,7 +151,7 @@ def whole_source(it: Learned) -> None:
 
 @CHECKS.about("PreNormDecoderLayer")
 def source_padding(it: Learned) -> None:
-    """Masked memory does not matter."""
+    """The content of masked memory does not matter."""
     layer = _layer(it)
     x, memory, real, real_source = _given()
     real_source[:, 5:] = False
@@ -162,7 +163,7 @@ def source_padding(it: Learned) -> None:
 
 @CHECKS.about("PreNormDecoderLayer")
 def not_linear(it: Learned) -> None:
-    """f(x) + f(-x) = 2 f(0) would be a linear feed-forward network."""
+    """The feed-forward network is not linear: a linear one would satisfy f(x) + f(-x) = 2 f(0)."""
     layer, x = _layer(it), torch.randn(2, 5, 12)
     f = layer.feed_forward
     require(not close(f(x) + f(-x), 2 * f(torch.zeros_like(x)), 1e-4))
@@ -170,7 +171,7 @@ def not_linear(it: Learned) -> None:
 
 @CHECKS.about("PreNormDecoderLayer")
 def feed_forward_of_large_numbers(it: Learned) -> None:
-    """ReLU has no upper end."""
+    """The feed-forward network is right for large numbers, because ReLU has no upper limit."""
     layer, x = _layer(it), 20 * torch.randn(2, 5, 12)
     change = distance(layer.feed_forward(x), layer.down(layer.up(x).relu()))
     require(change < 1e-3, change=f"{change:.2g}")
@@ -178,7 +179,7 @@ def feed_forward_of_large_numbers(it: Learned) -> None:
 
 @CHECKS.about("PreNormDecoderLayer")
 def gradients(it: Learned) -> None:
-    """Every parameter takes part."""
+    """Every parameter gets a gradient."""
     layer = _layer(it)
     layer(*_given()).square().sum().backward()
     dead = [name for name, p in layer.named_parameters() if p.grad is None]
@@ -187,7 +188,7 @@ def gradients(it: Learned) -> None:
 
 @CHECKS.about("PreNormDecoderLayer")
 def same_as_torch(it: Learned) -> None:
-    """nn.TransformerDecoderLayer with the same weights."""
+    """The output agrees with nn.TransformerDecoderLayer with the same weights."""
     layer = _layer(it)
     x, memory, real, real_source = _given()
     theirs = nn.TransformerDecoderLayer(12, 3, 20, 0.0, norm_first=True, batch_first=True)
@@ -202,7 +203,7 @@ def same_as_torch(it: Learned) -> None:
 
 @CHECKS.about("PreNormDecoderLayer")
 def each_runs_once(it: Learned) -> None:
-    """A second run costs its time, and with dropout gives another result."""
+    """Each attention runs once: a second run costs time, and gives another result under dropout."""
     calls = whole_calls(_layer(it), _given())
     twice = [f"{name} ×{n}" for name, n in calls.items() if n > 1]
     require(not twice, twice=", ".join(twice))
@@ -210,7 +211,7 @@ def each_runs_once(it: Learned) -> None:
 
 @CHECKS.about("PreNormDecoderLayer")
 def every_call_anew(it: Learned) -> None:
-    """One layer: other padding, then other lengths."""
+    """No call of a layer depends on an earlier one: other padding follows, then other lengths."""
     layer = _layer(it)
     right = reference(layer)
     x, memory, *masks = _padded()
@@ -228,7 +229,8 @@ def every_call_anew(it: Learned) -> None:
 
 @CHECKS.about("PreNormDecoderLayer")
 def padding_and_gradient(it: Learned) -> None:
-    """Padding on both sides; the gradients of x, memory and every parameter."""
+    """With padding in source and target, the output and the gradients of x, memory and every
+    parameter are right."""
     for layer, given in (
         (_layer(it), _padded()),
         (_shaken(it["PreNormDecoderLayer"](8, 2, 10)), _small()),
@@ -247,14 +249,14 @@ def padding_and_gradient(it: Learned) -> None:
 
 
 def _small() -> Given:
-    """More target than source tokens, more sentences than heads."""
+    """Return inputs with more target than source tokens, and more sentences than heads."""
     real, real_source = torch.rand(3, 6) > 0.2, torch.rand(3, 4) > 0.2
     real[:, 0] = real_source[:, 0] = True
     return torch.randn(3, 6, 8), torch.randn(3, 4, 8), real, real_source
 
 
 def reference(layer: Any) -> solution.PreNormDecoderLayer:
-    """The solution, with the learner's own matrices and norms."""
+    """Return the solution with the learner's own matrices and norms."""
     d_ff, d_model = layer.up.weight.shape
     right = solution.PreNormDecoderLayer(d_model, layer.self_attention.n_heads, d_ff)
     for name in ("self_attention", "cross_attention", "up", "down", "norm1", "norm2", "norm3"):

@@ -1,5 +1,5 @@
-"""Checks of exercise 14. They look at the parameters of the answer, whatever they are called, and
-at what it computes with a table of known numbers."""
+"""Checks of exercise 14. They read the answer's parameters, whatever their names are, and what it
+computes with a table of known numbers."""
 
 import copy
 import math
@@ -33,7 +33,7 @@ def _model(d: int = 64) -> nn.Module:
 
 
 def known_table(kind: Any, vocab_size: int, d_model: int) -> tuple[Any, Tensor]:
-    """An answer whose tables hold these numbers."""
+    """Return an answer and the known numbers that its table holds."""
     answer, rows = kind(vocab_size, d_model), torch.randn(vocab_size, d_model)
     with torch.no_grad():
         for parameter in answer.parameters():
@@ -42,12 +42,13 @@ def known_table(kind: Any, vocab_size: int, d_model: int) -> tuple[Any, Tensor]:
 
 
 def n_numbers(kind: Any) -> int:
-    """How many numbers the answer trains, for a vocabulary of 11 and a width of 4."""
+    """Return how many numbers the answer trains, for a vocabulary of 11 and a width of 4."""
     return sum(p.numel() for p in kind(11, 4).parameters())
 
 
 def kinds_of_weights(initialise: Any) -> dict[str, float]:
-    """The standard deviation of each kind, in units of std; the mean of a norm's weight."""
+    """Return the standard deviation of each kind of matrix in units of std, and for biases and the
+    weights of norms the largest distance from the right value, in the same units."""
     model = _model()
     initialise(model, STD, N_LAYERS)
     found: dict[str, list[Tensor]] = {}
@@ -67,8 +68,8 @@ def _one_number(kind: str, numbers: Tensor) -> float:
 
 
 def parameters_left(initialise: Any) -> list[str]:
-    """The parameters that keep a number. One belongs to the model itself, as in a table of one's
-    own."""
+    """Return the names of the parameters that the answer leaves as they were. One parameter, a
+    table of positions, belongs to the model itself."""
     model = _model(8)
     model.positions = nn.Parameter(torch.zeros(5, 8))
     for parameter in model.parameters():
@@ -103,14 +104,14 @@ def shapes(it: Learned) -> None:
 
 @CHECKS.about("TiedTable")
 def one_table(it: Learned) -> None:
-    """There are as many numbers as one table has."""
+    """The answer trains as many numbers as one table has."""
     found = n_numbers(it["TiedTable"])
     require(found == 44, found=found)
 
 
 @CHECKS.about("TiedTable")
 def narrow(it: Learned) -> None:
-    """0.02."""
+    """The standard deviation of the table is 0.02."""
     numbers = torch.cat([p.flatten() for p in it["TiedTable"](400, 50).parameters()])
     found, mean = numbers.std().item(), numbers.mean().item()
     require(abs(found - 0.02) < 0.001 and abs(mean) < 0.001, found=f"{found:.3f}")
@@ -131,7 +132,7 @@ def times_root_d(it: Learned) -> None:
 
 @CHECKS.about("TiedTable")
 def scores(it: Learned) -> None:
-    """The logit of a token is the product with its row."""
+    """The logit of a token is the product of x with the token's row."""
     answer, rows = known_table(it["TiedTable"], 11, 6)
     x = torch.randn(2, 3, 6)
     change = distance(answer.score(x), torch.einsum("bnd,vd->bnv", x, rows))
@@ -140,7 +141,7 @@ def scores(it: Learned) -> None:
 
 @CHECKS.about("TiedTable")
 def still_one_after_a_copy(it: Learned) -> None:
-    """A copy of the model, with one row changed, changes vectors and logits."""
+    """In a copy of the model, a change of one row changes vectors and logits."""
     answer = copy.deepcopy(it["TiedTable"](11, 6))
     (table,) = answer.parameters()
     before = answer.embed(torch.tensor([[5]])), answer.score(torch.ones(1, 1, 6))
@@ -153,7 +154,7 @@ def still_one_after_a_copy(it: Learned) -> None:
 
 @CHECKS.about("TiedTable")
 def both_train_it(it: Learned) -> None:
-    """The gradient is the sum of both uses."""
+    """The gradient of the table is the sum over its two uses, embedding and scoring."""
     answer, rows = known_table(it["TiedTable"], 11, 6)
     tokens, shares = torch.tensor([[3, 4, 3]]), torch.randn(1, 3, 11)
     (answer.score(answer.embed(tokens)) * shares).sum().backward()
@@ -170,7 +171,7 @@ def both_train_it(it: Learned) -> None:
 
 @CHECKS.about("TiedTable")
 def first_loss(it: Learned) -> None:
-    """About ln V, through a norm."""
+    """The first loss, computed through a norm, is about ln V."""
     torch.manual_seed(3)
     answer, tokens = it["TiedTable"](1000, 64), torch.randint(1000, (4, 65))
     x = F.layer_norm(answer.embed(tokens[:, :-1]), (64,))
@@ -184,7 +185,7 @@ def _near(found: float, wanted: float) -> bool:
 
 @CHECKS.about("initialise")
 def matrices(it: Learned) -> None:
-    """query, up and the table: std."""
+    """The standard deviation of query, up and the table is std."""
     found = kinds_of_weights(it["initialise"])
     for kind in ("query.weight", "up.weight", "tokens.weight"):
         require(_near(found[kind], 1.0), kind=kind, found=f"{found[kind]:.3f}")
@@ -192,7 +193,7 @@ def matrices(it: Learned) -> None:
 
 @CHECKS.about("initialise")
 def writes_into_the_stream(it: Learned) -> None:
-    """output and down: std / √(2N)."""
+    """The standard deviation of output and down is std / √(2N)."""
     found, wanted = kinds_of_weights(it["initialise"]), 1 / math.sqrt(2 * N_LAYERS)
     for kind in ("output.weight", "down.weight"):
         require(_near(found[kind], wanted), kind=kind, found=f"{found[kind]:.3f}",
@@ -201,21 +202,21 @@ def writes_into_the_stream(it: Learned) -> None:
 
 @CHECKS.about("initialise")
 def biases(it: Learned) -> None:
-    """0."""
+    """Biases are 0."""
     found = kinds_of_weights(it["initialise"])["bias"] * STD
     require(found == 0, found=f"{found:.3g}")
 
 
 @CHECKS.about("initialise")
 def norms(it: Learned) -> None:
-    """1."""
+    """The weights of norms are 1."""
     found = kinds_of_weights(it["initialise"])["norm.weight"] * STD
     require(found == 0, found=f"{found:.3g}")
 
 
 @CHECKS.about("initialise")
 def in_place(it: Learned) -> None:
-    """The parameters are the same objects, and still train."""
+    """The parameters remain the same objects, and can still be trained."""
     model = _model(8)
     before = [id(p) for p in model.parameters()]
     it["initialise"](model, 0.02, 2)
@@ -225,7 +226,7 @@ def in_place(it: Learned) -> None:
 
 @CHECKS.about("initialise")
 def drawn(it: Learned) -> None:
-    """Normal, and different in every matrix."""
+    """The numbers are normally distributed, and differ between matrices."""
     model = _model()
     it["initialise"](model, STD, N_LAYERS)
     one, two = (layer.query.weight.detach() for layer in model.layers)  # type: ignore[union-attr]
@@ -235,6 +236,6 @@ def drawn(it: Learned) -> None:
 
 @CHECKS.about("initialise")
 def every_parameter(it: Learned) -> None:
-    """Also one that belongs to no Linear, Embedding or norm."""
+    """Every parameter is set, also one that belongs to no Linear, Embedding or norm."""
     left = parameters_left(it["initialise"])
     require(not left, left=", ".join(left))

@@ -23,7 +23,7 @@ LLAMA_3 = (32, 4096, 32, 8, 8192, 2)
 
 
 def _heads(n_heads: int, n_kv_heads: int, n_query: int = 3, n_key: int = 5) -> list[Tensor]:
-    """Queries, keys and values of random numbers, two texts."""
+    """Return random queries, keys and values for two texts."""
     kv = (2, n_kv_heads, n_key, 4)
     return [torch.randn(2, n_heads, n_query, 4), torch.randn(kv), torch.randn(kv)]
 
@@ -52,7 +52,7 @@ def shape(it: Learned) -> None:
 
 @CHECKS.about("grouped_attention")
 def one_head_each(it: Learned) -> None:
-    """If there are as many key heads as query heads, it is ordinary attention."""
+    """If there are as many key heads as query heads, the result is ordinary attention."""
     given = _heads(4, 4)
     change = distance(it["grouped_attention"](*given), solution.grouped_attention(*given))
     require(change < 1e-4, change=f"{change:.2g}")
@@ -84,7 +84,7 @@ def who_sees_which_values(it: Learned) -> None:
 
 @CHECKS.about("grouped_attention")
 def one_head_for_all(it: Learned) -> None:
-    """Multi-query attention; equal queries then give equal results."""
+    """With one key head (multi-query attention), equal queries give equal results."""
     _, keys, values = _heads(4, 1)
     queries = torch.randn(2, 1, 3, 4).expand(2, 4, 3, 4)
     found = it["grouped_attention"](queries, keys, values)
@@ -94,7 +94,7 @@ def one_head_for_all(it: Learned) -> None:
 
 @CHECKS.about("grouped_attention")
 def any_size(it: Learned) -> None:
-    """The formula."""
+    """The output agrees with the formula at other sizes."""
     for n_heads, n_kv_heads, n_query, n_key in ((8, 2, 1, 7), (6, 3, 4, 4), (2, 1, 5, 2)):
         given = _heads(n_heads, n_kv_heads, n_query, n_key)
         change = distance(it["grouped_attention"](*given), solution.grouped_attention(*given))
@@ -103,7 +103,7 @@ def any_size(it: Learned) -> None:
 
 @CHECKS.about("grouped_attention")
 def large_scores(it: Learned) -> None:
-    """Scores of several hundreds are no reason for a NaN."""
+    """Scores of several hundred give the right output, without a NaN."""
     queries, keys, values = _heads(4, 2)
     found = it["grouped_attention"](queries * 300, keys, values)
     wanted = solution.grouped_attention(queries * 300, keys, values)
@@ -112,7 +112,7 @@ def large_scores(it: Learned) -> None:
 
 @CHECKS.about("grouped_attention")
 def no_groups(it: Learned) -> None:
-    """4 query heads cannot share 3 key heads."""
+    """The answer refuses to share 3 key heads among 4 query heads."""
     for n_heads, n_kv_heads in ((4, 3), (6, 4), (2, 4)):
         try:
             it["grouped_attention"](*_heads(n_heads, n_kv_heads))
@@ -126,27 +126,27 @@ def no_groups(it: Learned) -> None:
 
 @CHECKS.about("grouped_attention")
 def inputs_unchanged(it: Learned) -> None:
-    """The cache is used again."""
+    """The inputs stay unchanged, because the cache is used again."""
     require_unchanged(it["grouped_attention"], *_heads(4, 2))
 
 
 @CHECKS.about("grouped_attention")
 def gradient(it: Learned) -> None:
-    """A shared head collects the gradients of its group."""
+    """A shared head gets the sum of its group's gradients."""
     change = gradient_distance(it["grouped_attention"], solution.grouped_attention, *_heads(4, 2))
     require(change < 1e-3, change=f"{change:.2g}")
 
 
 @CHECKS.about("cache_bytes")
 def llama_3(it: Learned) -> None:
-    """Llama 3 8B, 8,192 tokens in bf16: one gibibyte."""
+    """The cache of Llama 3 8B for 8,192 tokens in bf16 takes one gibibyte."""
     found = it["cache_bytes"](*LLAMA_3)
     require(found == 2**30, found=f"{found:,}" if isinstance(found, int | float) else found)
 
 
 @CHECKS.about("cache_bytes")
 def any_model(it: Learned) -> None:
-    """The formula."""
+    """The number of bytes agrees with the formula for other models."""
     for numbers in ((1, 1, 1, 1, 1, 1), (2, 128, 8, 4, 10, 4), (12, 768, 12, 12, 1024, 2)):
         found, wanted = it["cache_bytes"](*numbers), solution.cache_bytes(*numbers)
         require(found == wanted, numbers=numbers, found=found, wanted=f"{wanted:,}")

@@ -24,7 +24,8 @@ PROBES: dict[str, FunctionProbe] = {
 
 
 def _kinds(x: Tensor) -> dict[str, Tensor]:
-    """The same numbers in other memory, and numbers that single precision would round."""
+    """Return the same numbers in another memory layout, and numbers that single precision would
+    round."""
     return {
         "float32, not contiguous": scattered(x),
         "float32, expanded": x[:1].expand_as(x),
@@ -35,14 +36,14 @@ def _kinds(x: Tensor) -> dict[str, Tensor]:
 
 @CHECKS.about("split_heads")
 def shape(it: Learned) -> None:
-    """(batch, heads, length, d_head)"""
+    """The shape of the heads is (batch, heads, length, d_head)."""
     found = it["split_heads"](torch.randn(2, 5, 12), 3)
     require(found.shape == (2, 3, 5, 4), found=tuple(found.shape))
 
 
 @CHECKS.about("split_heads")
 def token_stays_in_its_row(it: Learned) -> None:
-    """Token t moves row t of the heads only."""
+    """A change of token t changes only row t of the heads."""
     x = torch.randn(2, 5, 12)
     other = x.clone()
     other[:, 3] += torch.randn(2, 12)
@@ -64,7 +65,7 @@ def columns_stay_in_their_head(it: Learned) -> None:
 
 @CHECKS.about("split_heads")
 def any_size(it: Learned) -> None:
-    """Every number in its place, and its gradient."""
+    """At any size, every number and its gradient arrive in the right place."""
     for batch, heads, length, d_head in SIZES:
         x = torch.randn(batch, length, heads * d_head)
         change = gradient_distance(
@@ -78,7 +79,7 @@ def any_size(it: Learned) -> None:
 
 @CHECKS.about("split_heads")
 def any_kind(it: Learned) -> None:
-    """Numbers are moved, not changed."""
+    """The numbers are moved, not changed."""
     for kind, x in _kinds(torch.randn(2, 5, 12)).items():
         found, right = it["split_heads"](x, 3), solution.split_heads(x, 3)
         holds = found.dtype == right.dtype and torch.equal(found, right)
@@ -98,7 +99,7 @@ def round_trip(it: Learned) -> None:
 
 @CHECKS.about("merge_heads")
 def merged_at_any_size(it: Learned) -> None:
-    """Every number in its place, and its gradient."""
+    """At any size, merging puts every number and its gradient in the right place."""
     for size in SIZES:
         x = torch.randn(size)
         change = gradient_distance(it["merge_heads"], solution.merge_heads, x)
@@ -108,7 +109,7 @@ def merged_at_any_size(it: Learned) -> None:
 
 @CHECKS.about("merge_heads")
 def merged_of_any_kind(it: Learned) -> None:
-    """Numbers are moved, not changed."""
+    """Merging moves the numbers and does not change them."""
     for kind, x in _kinds(torch.randn(2, 3, 5, 4)).items():
         found, right = it["merge_heads"](x), solution.merge_heads(x)
         holds = found.dtype == right.dtype and torch.equal(found, right)

@@ -1,4 +1,4 @@
-"""Checks of exercise 18, on weights that are made by hand, so that it is known which head does
+"""Checks of exercise 18. Their weights are made by hand, so that it is known which head does
 what."""
 
 import random
@@ -15,8 +15,8 @@ CircuitPairs = list[tuple[tuple[int, int], tuple[int, int]]]
 
 
 def looking(kind: str, strength: float, n_texts: int = 3) -> Tensor:
-    """(batch, 1, query, key): `strength` of the weight goes where a head of this kind looks, and
-    the rest is spread evenly over what is allowed."""
+    """Return weights (batch, 1, query, key): the share `strength` goes where a head of this kind
+    looks, and the rest is spread evenly over the allowed keys."""
     n = 2 * PERIOD
     past = torch.ones(n, n).tril()
     target = torch.zeros(n, n)
@@ -28,12 +28,12 @@ def looking(kind: str, strength: float, n_texts: int = 3) -> Tensor:
 
 
 def layer(*heads: tuple[str, float]) -> Tensor:
-    """Several heads beside each other."""
+    """Return the weights of a layer with several heads."""
     return torch.cat([looking(kind, strength) for kind, strength in heads], dim=1)
 
 
 def _by_loops(weights: Tensor, back: int, first: int) -> Tensor:
-    """The mean weight on key i − back of the queries from `first` on."""
+    """Return the mean weight that the queries from `first` on give to key i − back."""
     n_texts, n_heads, n, _ = weights.shape
     found = torch.zeros(n_heads)
     for head in range(n_heads):
@@ -44,8 +44,8 @@ def _by_loops(weights: Tensor, back: int, first: int) -> Tensor:
 
 
 def _model() -> list[Tensor]:
-    """Three layers: (0, 1) and (1, 0) look back, (1, 2) and (2, 1) are induction heads, and (0, 0)
-    would be one if there were a layer before it."""
+    """Return three layers: heads (0, 1) and (1, 0) look back, (1, 2) and (2, 1) are induction
+    heads, and (0, 0) would be one if there were a layer before it."""
     return [
         layer(("induction", 0.8), ("previous", 0.9), ("same", 0.7)),
         layer(("previous", 0.55), ("none", 0.0), ("induction", 0.7)),
@@ -57,7 +57,8 @@ CIRCUITS: CircuitPairs = [((0, 1), (2, 1)), ((0, 1), (1, 2)), ((1, 0), (2, 1))]
 
 
 def _uneven() -> list[Tensor]:
-    """(0, 0) with (1, 0) has the higher sum, (0, 1) with (1, 1) the higher product."""
+    """Return two layers in which the pair (0, 0), (1, 0) has the higher sum of scores, and the pair
+    (0, 1), (1, 1) the higher product."""
     return [
         layer(("previous", 0.98), ("previous", 0.62)),
         layer(("induction", 0.43), ("induction", 0.7)),
@@ -68,7 +69,8 @@ BY_PRODUCT: CircuitPairs = [((0, i), (1, j)) for i, j in ((0, 1), (1, 1), (0, 0)
 
 
 def pairs_of(found: Any) -> CircuitPairs:
-    """Whatever kind of numbers and sequences the answer returns."""
+    """Convert the answer's pairs to Python numbers, whatever kind of numbers and sequences they
+    are."""
     return [((int(a), int(b)), (int(c), int(d))) for (a, b), (c, d) in found]
 
 
@@ -106,7 +108,7 @@ PROBES: dict[str, FunctionProbe] = {
 
 
 def disturbs_others(repeated_texts: Any) -> bool:
-    """Tell whether the random numbers of torch, or those of Python, are others after a call."""
+    """Tell whether a call changes the next random numbers of torch or of Python."""
 
     def drawn(*between: Any) -> list[float]:
         torch.manual_seed(5)
@@ -124,14 +126,14 @@ def disturbs_others(repeated_texts: Any) -> bool:
 
 @CHECKS.about("repeated_texts")
 def shape(it: Learned) -> None:
-    """Two halves."""
+    """A text has two halves."""
     found = tuple(it["repeated_texts"](3, 5, 20, 1).shape)
     require(found == (3, 10), found=found)
 
 
 @CHECKS.about("repeated_texts")
 def repeats(it: Learned) -> None:
-    """The second half is the first, in its order."""
+    """The second half repeats the first half in the same order."""
     texts = it["repeated_texts"](4, 6, 50, 1)
     require(torch.equal(texts[:, :6], texts[:, 6:]), found=texts[0].tolist())
 
@@ -147,7 +149,7 @@ def random_halves(it: Learned) -> None:
 
 @CHECKS.about("repeated_texts")
 def seeded(it: Learned) -> None:
-    """The same seed, the same texts; random numbers elsewhere stay."""
+    """The same seed gives the same texts, and other random numbers are unaffected."""
     f = it["repeated_texts"]
     same = torch.equal(f(3, 5, 50, 7), f(3, 5, 50, 7))
     other = torch.equal(f(3, 5, 50, 7), f(3, 5, 50, 8))
@@ -156,7 +158,7 @@ def seeded(it: Learned) -> None:
 
 @CHECKS.about("induction_scores")
 def a_perfect_head(it: Learned) -> None:
-    """1 for an induction head, and nothing for heads that look elsewhere."""
+    """An induction head scores 1, and heads that look elsewhere score 0."""
     weights = layer(("induction", 1.0), ("previous", 1.0), ("same", 1.0))
     found = it["induction_scores"](weights, PERIOD)
     require(distance(found, torch.tensor([1.0, 0.0, 0.0])) < 1e-5,
@@ -165,7 +167,7 @@ def a_perfect_head(it: Learned) -> None:
 
 @CHECKS.about("induction_scores")
 def any_weights(it: Learned) -> None:
-    """The mean over texts and the queries of the second half."""
+    """The score is the mean over the texts and over the queries of the second half."""
     for n_texts, n_heads, period in ((1, 4, 3), (5, 2, 6)):
         weights = torch.rand(n_texts, n_heads, 2 * period, 2 * period)
         found = it["induction_scores"](weights, period)
@@ -175,7 +177,7 @@ def any_weights(it: Learned) -> None:
 
 @CHECKS.about("previous_scores")
 def looks_back(it: Learned) -> None:
-    """1 for a previous-token head; the mean over all queries but the first."""
+    """A previous-token head scores 1; the score is the mean over all queries but the first."""
     perfect = it["previous_scores"](layer(("previous", 1.0), ("same", 1.0)))
     require(abs(float(perfect[0]) - 1) < 1e-5, found=f"{float(perfect[0]):.2f}")
     weights = torch.rand(4, 3, 6, 6)
@@ -185,7 +187,7 @@ def looks_back(it: Learned) -> None:
 
 @CHECKS.about("find_circuit")
 def the_circuits(it: Learned) -> None:
-    """All pairs, the strongest first."""
+    """All pairs are found, the strongest first."""
     found = pairs_of(it["find_circuit"](_model(), PERIOD, 0.6))
     require(found == CIRCUITS, found=found, wanted=CIRCUITS)
     found = pairs_of(it["find_circuit"](_uneven(), PERIOD, 0.2))
@@ -194,7 +196,8 @@ def the_circuits(it: Learned) -> None:
 
 @CHECKS.about("find_circuit")
 def both_exceed(it: Learned) -> None:
-    """A higher threshold leaves fewer, and a score that equals it is too low."""
+    """Both scores must exceed the threshold: a higher threshold leaves fewer pairs, and a score
+    that equals it is too low."""
     found = pairs_of(it["find_circuit"](_model(), PERIOD, 0.8))
     require(found == CIRCUITS[:1], threshold=0.8, found=found, wanted=CIRCUITS[:1])
     half = 0.5 * looking("induction", 1.0, 1) + 0.5 * looking("same", 1.0, 1)
@@ -204,7 +207,8 @@ def both_exceed(it: Learned) -> None:
 
 @CHECKS.about("find_circuit")
 def no_circuit(it: Learned) -> None:
-    """One layer has none, nor has an induction head that comes first."""
+    """A single layer has no circuit, nor does an induction head that comes before the
+    previous-token head."""
     one = pairs_of(it["find_circuit"](_model()[:1], PERIOD, 0.5))
     turned = pairs_of(it["find_circuit"](
         [layer(("induction", 0.9)), layer(("previous", 0.9))], PERIOD, 0.5))  # fmt: skip

@@ -31,22 +31,23 @@ def _logits() -> Tensor:
 
 
 def _certain() -> Tensor:
-    """Logits of ±200: the probabilities of most tokens are 0 in single precision."""
+    """Return logits of ±200, with which the probabilities of most tokens are 0 in single
+    precision."""
     return 100.0 * torch.randint(-2, 3, (2, 5, VOCAB))
 
 
 def probe_certain(f: Any) -> object:
-    """Where log(softmax) is not log_softmax."""
+    """Call the answer with logits for which log(softmax) differs from log_softmax."""
     return [torch.as_tensor(x) for x in f(_certain(), TARGETS, 0, 0.1)]
 
 
 def probe_scattered(f: Any) -> object:
-    """Logits that do not lie in memory in the order of their axes."""
+    """Call the answer with logits whose order in memory is not that of their axes."""
     return [torch.as_tensor(x) for x in f(scattered(_logits()), TARGETS, 0, 0.1)]
 
 
 def probe_gradients(f: Any) -> object:
-    """Gradients with respect to the logits."""
+    """Return the gradients with respect to the logits."""
     return gradients(lambda logits: f(logits, TARGETS, 0, 0.1)[0], _logits())
 
 
@@ -70,7 +71,7 @@ def _count(it: Learned, logits: Tensor, targets: Tensor) -> int:
 
 @CHECKS.about("shift")
 def shapes(it: Learned) -> None:
-    """One shorter than the tokens."""
+    """Inputs and targets are one token shorter than the text."""
     inputs, targets = it["shift"](TOKENS)
     found = f"{tuple(inputs.shape)}, {tuple(targets.shape)}"
     require(inputs.shape == targets.shape == (2, 5), found=found)
@@ -88,35 +89,36 @@ def one_ahead(it: Learned) -> None:
 
 @CHECKS.about("loss")
 def inputs_unchanged(it: Learned) -> None:
-    """`targets[targets == pad_id] = …` works on the caller's tensor."""
+    """The inputs stay unchanged: `targets[targets == pad_id] = …` would overwrite the caller's
+    tensor."""
     require_unchanged(lambda *given: it["loss"](*given, 0, 0.1), _logits(), TARGETS.clone())
 
 
 @CHECKS.about("loss")
 def count(it: Learned) -> None:
-    """Real targets only."""
+    """Only real targets count."""
     found = _count(it, _logits(), TARGETS)
     require(found == 6, found=found)
 
 
 @CHECKS.about("loss")
 def count_is_a_tensor(it: Learned) -> None:
-    """The count is a tensor like the sum: counts of pieces are added where they are, without
-    waiting for the device."""
+    """The count is a tensor like the sum: the counts of pieces can then be added on the device,
+    without waiting for it."""
     found = it["loss"](_logits(), TARGETS, 0, 0.0)[1]
     require(isinstance(found, Tensor) and found.shape == (), found=type(found).__name__)
 
 
 @CHECKS.about("loss")
 def uniform(it: Learned) -> None:
-    """Equal logits cost ln V each."""
+    """With equal logits, each target costs ln V."""
     each = _nats(it, torch.zeros(2, 5, VOCAB), TARGETS) / 6
     require(abs(each - math.log(VOCAB)) < 1e-4, each=f"{each:.2f}")
 
 
 @CHECKS.about("loss")
 def sure_and_right(it: Learned) -> None:
-    """Costs nothing."""
+    """A prediction that is certain and right costs nothing."""
     # Padding is predicted with certainty, and wrongly: that must cost nothing either.
     wanted = torch.where(TARGETS == 0, 3, TARGETS)
     found = _nats(it, 50.0 * F.one_hot(wanted, VOCAB), TARGETS)
@@ -125,7 +127,7 @@ def sure_and_right(it: Learned) -> None:
 
 @CHECKS.about("loss")
 def more_padding(it: Learned) -> None:
-    """Changes nothing."""
+    """More padding changes nothing."""
     logits = _logits()
     longer = torch.cat((logits, torch.randn(2, 3, VOCAB)), dim=1)
     change = _nats(it, longer, F.pad(TARGETS, (0, 3))) - _nats(it, logits, TARGETS)
@@ -134,7 +136,7 @@ def more_padding(it: Learned) -> None:
 
 @CHECKS.about("loss")
 def padding_on_the_left(it: Learned) -> None:
-    """Costs as much as padding on the right."""
+    """Padding on the left costs as much as padding on the right."""
     logits = _logits()
     right = _nats(it, logits, TARGETS), _count(it, logits, TARGETS)
     left = _nats(it, logits.flip(1), TARGETS.flip(1)), _count(it, logits.flip(1), TARGETS.flip(1))
@@ -145,7 +147,7 @@ def padding_on_the_left(it: Learned) -> None:
 
 @CHECKS.about("loss")
 def halves_add_up(it: Learned) -> None:
-    """The parts of a batch."""
+    """The losses of a batch's two halves add up to that of the batch."""
     logits = _logits()
     parts = sum(_nats(it, logits[i : i + 1], TARGETS[i : i + 1]) for i in range(2))
     whole = _nats(it, logits, TARGETS)
@@ -154,7 +156,7 @@ def halves_add_up(it: Learned) -> None:
 
 @CHECKS.about("loss")
 def smoothing(it: Learned) -> None:
-    """Smoothing agrees with torch."""
+    """Label smoothing agrees with torch."""
     logits = _logits()
     theirs = F.cross_entropy(
         logits.flatten(0, 1),
@@ -169,7 +171,7 @@ def smoothing(it: Learned) -> None:
 
 @CHECKS.about("loss")
 def other_padding(it: Learned) -> None:
-    """The padding is what pad_id says; 0 may be a word."""
+    """Padding is what pad_id says; token 0 may be a word."""
     logits = _logits()
     nats, n = it["loss"](logits, OTHER_PADDING, 3, 0.0)
     log_probs = logits.log_softmax(-1).gather(-1, OTHER_PADDING[..., None])[..., 0]
@@ -181,7 +183,7 @@ def other_padding(it: Learned) -> None:
 
 @CHECKS.about("loss")
 def any_memory(it: Learned) -> None:
-    """logits[:, :-1] is a part of a larger tensor, and not contiguous."""
+    """Logits that are not contiguous, such as logits[:, :-1], give the right loss."""
     logits = _logits()
     found, wanted = (
         _nats(it, x, TARGETS, 0.1)
@@ -192,7 +194,7 @@ def any_memory(it: Learned) -> None:
 
 @CHECKS.about("loss")
 def no_target_left(it: Learned) -> None:
-    """Zero, and finite."""
+    """Without any real target, the loss is zero and finite."""
     nothing = torch.zeros_like(TARGETS)
     found, n = _nats(it, _logits(), nothing), _count(it, _logits(), nothing)
     require(math.isfinite(found) and abs(found) < 1e-6 and n == 0, found=f"{found}, {n}")
@@ -200,7 +202,7 @@ def no_target_left(it: Learned) -> None:
 
 @CHECKS.about("loss")
 def far_apart(it: Learned) -> None:
-    """Logits of ±200, with smoothing."""
+    """Logits of ±200 with smoothing give the right loss."""
     logits = _certain()
     found = _nats(it, logits, TARGETS, 0.1)
     wanted = float(solution.loss(logits, TARGETS, 0, 0.1)[0])
@@ -209,14 +211,14 @@ def far_apart(it: Learned) -> None:
 
 @CHECKS.about("loss")
 def has_a_gradient(it: Learned) -> None:
-    """What is made small must reach the logits."""
+    """The loss has a gradient with respect to the logits."""
     total = it["loss"](_logits().requires_grad_() * 1, TARGETS, 0, 0.0)[0]
     require(isinstance(total, Tensor) and total.requires_grad)
 
 
 @CHECKS.about("loss")
 def gradient(it: Learned) -> None:
-    """The gradient agrees with torch, also for other sizes."""
+    """The gradient agrees with torch's, also at other sizes."""
     for targets, pad_id in ((TARGETS, 0), (OTHER_PADDING, 3), (TARGETS[:1, :3], 0)):
         change = gradient_distance(
             lambda logits, t=targets, p=pad_id: it["loss"](logits, t, p, 0.1)[0],

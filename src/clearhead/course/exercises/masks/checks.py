@@ -24,7 +24,7 @@ REAL = torch.tensor([[True, True, True, False], [True, True, False, False]])
 
 
 def _allowed() -> Tensor:
-    """Causal, and no padding, in a batch of two."""
+    """Return a mask for a batch of two that is causal and hides padding."""
     return torch.ones(4, 4, dtype=torch.bool).tril()[None] & REAL[:, None]
 
 
@@ -35,25 +35,26 @@ def _with_an_empty_row() -> Tensor:
 
 
 def shifted() -> list[Tensor]:
-    """Scores that are all low, all high, and from −40 to 40. Eighths, so that 2000 can be added
-    without rounding."""
+    """Return scores that are all low, all high, and from −40 to 40. They are eighths, so that 2000
+    can be added without rounding."""
     low = torch.randint(-16, 17, (2, 4, 4)) / 8
     return [low - 2000, low + 2000, torch.randint(-320, 321, (2, 4, 4)) / 8]
 
 
 def probe_shifted(f: Any) -> object:
-    """Where small numbers hide nothing, and exp overflows."""
+    """Call the answer with scores at which exp overflows, and at which a small fill value hides
+    nothing."""
     return [f(scores, _allowed()) for scores in shifted()]
 
 
 def probe_gradients(f: Any) -> object:
-    """Gradients with respect to the scores."""
+    """Return the gradients with respect to the scores."""
     allowed = _with_an_empty_row()
     return gradients(lambda scores: f(scores, allowed), torch.randn(2, 4, 4))
 
 
 def _probe_weights(f: Any) -> object:
-    """Weights with a row that is allowed nothing."""
+    """Return weights with a row in which no key is allowed."""
     return f(torch.randn(2, 4, 4), _with_an_empty_row())
 
 
@@ -66,14 +67,14 @@ PROBES: dict[str, FunctionProbe] = {
 
 @CHECKS.about("causal")
 def kind(it: Learned) -> None:
-    """A Bool (query, key)."""
+    """The mask is a Bool of shape (query, key)."""
     m = it["causal"](3, 4)
     require(m.dtype == torch.bool and m.shape == (3, 4), found=f"{m.dtype} {tuple(m.shape)}")
 
 
 @CHECKS.about("causal")
 def square(it: Learned) -> None:
-    """Row i allows itself and what came before."""
+    """Row i allows position i and the positions before it."""
     m = it["causal"](4, 4)
     right = torch.arange(4)[:, None] >= torch.arange(4)
     rows = "; ".join(" ".join("1" if x else "." for x in row) for row in m.tolist())
@@ -82,7 +83,7 @@ def square(it: Learned) -> None:
 
 @CHECKS.about("causal")
 def with_a_cache(it: Learned) -> None:
-    """The newest query sees every key."""
+    """With a cache, the newest query sees every key."""
     one, two = it["causal"](1, 4), it["causal"](2, 5)
     counts = two.sum(1).tolist()
     holds = bool(one.all()) and counts == [4, 5]
@@ -102,7 +103,7 @@ def other_lengths(it: Learned) -> None:
 
 @CHECKS.about("real_keys")
 def same_for_all_queries(it: Learned) -> None:
-    """(batch, 1, key)"""
+    """The mask of padding has the shape (batch, 1, key)."""
     for real in (REAL, torch.rand(3, 5) > 0.5, torch.rand(1, 3) > 0.5):
         found, before = it["real_keys"](real), real.clone()
         holds = found.dtype == torch.bool and torch.equal(found, before[:, None])
@@ -111,13 +112,13 @@ def same_for_all_queries(it: Learned) -> None:
 
 @CHECKS.about("masked_weights")
 def inputs_unchanged(it: Learned) -> None:
-    """`masked_fill_` works on the caller's scores."""
+    """The scores stay unchanged: `masked_fill_` would overwrite those of the caller."""
     require_unchanged(it["masked_weights"], torch.randn(2, 4, 4), _allowed())
 
 
 @CHECKS.about("masked_weights")
 def forbidden_are_zero(it: Learned) -> None:
-    """No weight where the mask says no."""
+    """A forbidden key gets no weight."""
     allowed = _allowed()
     scores = 50 * torch.randn(2, 4, 4)  # no fill of -30 hides a key from a score of -100
     most = it["masked_weights"](scores, allowed)[~allowed].abs().max()
@@ -126,14 +127,14 @@ def forbidden_are_zero(it: Learned) -> None:
 
 @CHECKS.about("masked_weights")
 def rows_sum_to_1(it: Learned) -> None:
-    """What is allowed shares everything."""
+    """The weights of the allowed keys sum to 1."""
     sums = it["masked_weights"](torch.randn(2, 4, 4), _allowed()).sum(-1)
     require(close(sums, torch.ones(2, 4)), least=f"{sums.min():.2f}")
 
 
 @CHECKS.about("masked_weights")
 def under_the_mask(it: Learned) -> None:
-    """What stands under the mask does not matter."""
+    """The scores of forbidden keys do not matter."""
     scores, allowed = torch.randn(2, 4, 4), _allowed()
     other = torch.where(allowed, scores, scores + 7)
     change = it["masked_weights"](other, allowed) - it["masked_weights"](scores, allowed)
@@ -152,7 +153,7 @@ def shares_by_score(it: Learned) -> None:
 
 @CHECKS.about("masked_weights")
 def nothing_allowed(it: Learned) -> None:
-    """A row that is allowed nothing is zeros."""
+    """A row in which no key is allowed becomes all zeros."""
     weights = it["masked_weights"](torch.randn(2, 4, 4), _with_an_empty_row())
     first = [round(x, 2) for x in weights[0, 0].tolist()]
     require(bool((weights[:, 0] == 0).all()) and weights.isfinite().all(), first=first)
@@ -160,7 +161,7 @@ def nothing_allowed(it: Learned) -> None:
 
 @CHECKS.about("masked_weights")
 def the_others_keep_theirs(it: Learned) -> None:
-    """A row that is allowed nothing changes no other row."""
+    """A row in which no key is allowed does not change any other row."""
     scores, allowed = torch.randn(2, 4, 4), _allowed()
     found = it["masked_weights"](scores.clone(), _with_an_empty_row())[:, 1:]
     change = distance(found, solution.masked_weights(scores, allowed)[:, 1:])
@@ -169,7 +170,7 @@ def the_others_keep_theirs(it: Learned) -> None:
 
 @CHECKS.about("masked_weights")
 def finite_gradient(it: Learned) -> None:
-    """Also where a row is allowed nothing."""
+    """The gradient is finite, even if a row has no allowed key."""
     scores = torch.randn(2, 4, 4, requires_grad=True)
     weights = it["masked_weights"](scores * 1, _with_an_empty_row())
     require(weights.requires_grad, bad=scores.numel())
@@ -179,7 +180,8 @@ def finite_gradient(it: Learned) -> None:
 
 @CHECKS.about("masked_weights")
 def gradient_under_the_mask(it: Learned) -> None:
-    """Where the forbidden scores are much higher or lower than the allowed ones."""
+    """The gradient is finite, even if the forbidden scores are much higher or lower than the
+    allowed ones."""
     allowed, small = _with_an_empty_row(), torch.randn(2, 4, 4)
     for more in (2000, -2000):
         scores = torch.where(allowed, small, small + more)
@@ -200,7 +202,8 @@ def all_low_or_high(it: Learned) -> None:
 
 @CHECKS.about("masked_weights")
 def with_heads(it: Learned) -> None:
-    """Every head as it would be alone, also by a mask that is the same for all queries."""
+    """Each head gets the weights that it would get alone, also under a mask that is the same for
+    all queries."""
     scores = torch.randn(2, 3, 4, 4)
     for allowed in (_allowed(), REAL[:, None]):
         found = it["masked_weights"](scores, allowed[:, None])
@@ -212,7 +215,7 @@ def with_heads(it: Learned) -> None:
 
 @CHECKS.about("masked_weights")
 def any_mask(it: Learned) -> None:
-    """Random masks, and the gradient of the scores."""
+    """Under random masks, the weights and the gradient of the scores are right."""
     for size in ((3, 5, 6), (2, 4, 3, 5)):
         scores, allowed = scattered(torch.randn(size)).double(), torch.rand(size) > 0.4
         before = allowed.clone()

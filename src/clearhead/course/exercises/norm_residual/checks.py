@@ -34,7 +34,7 @@ def _neutral(f: Any, x: Tensor, eps: float = TINY) -> Tensor:
 
 
 def _probe_norm(f: Any) -> object:
-    """A large eps and a constant vector tell its place."""
+    """Call the answer with a large eps and a constant vector, which show where eps is added."""
     weight, bias = torch.rand(4).double(), torch.rand(4).double()
     return [f(_x(), weight, bias, 0.5), f(torch.full((1, 2, 4), 2.0).double(), weight, bias, 1e-5)]
 
@@ -49,13 +49,13 @@ def _probe_residual(f: Any) -> object:
 
 
 def _far_away() -> Tensor:
-    """Vectors far from 0, in single precision: 5000² has no digits left for a variance of about
-    1."""
+    """Return vectors far from 0 in single precision: next to 5000², no digits are left for a
+    variance of about 1."""
     return 5000 + torch.randn(2, 3, 4)
 
 
 def probe_far_away(f: Any) -> object:
-    """Rounded, since every way of computing differs a little here."""
+    """Round the answer's output, since every way of computing differs a little here."""
     return f(_far_away(), torch.ones(4), torch.zeros(4), 1e-5).float().round(decimals=1)
 
 
@@ -64,7 +64,7 @@ def _arguments() -> list[Tensor]:
 
 
 def probe_gradients(f: Any) -> object:
-    """Gradients with respect to x, weight and bias."""
+    """Return the gradients with respect to x, weight and bias."""
     return gradients(lambda x, weight, bias: f(x, weight, bias, 0.1), *_arguments())
 
 
@@ -88,13 +88,14 @@ def shape(it: Learned) -> None:
 
 @CHECKS.about("layer_norm")
 def arguments_unchanged(it: Learned) -> None:
-    """`x -= …` overwrites what the residual connection still needs."""
+    """The arguments stay unchanged: `x -= …` would overwrite what the residual connection still
+    needs."""
     require_unchanged(lambda *given: it["layer_norm"](*given, 1e-5), *_arguments())
 
 
 @CHECKS.about("layer_norm")
 def one_token(it: Learned) -> None:
-    """A token moves itself only."""
+    """A change of one token changes only the output of that token."""
     x = _x()
     other = x.clone()
     other[0, 3] += 3 * torch.randn(4)
@@ -112,7 +113,7 @@ def mean_0(it: Learned) -> None:
 
 @CHECKS.about("layer_norm")
 def variance_1(it: Learned) -> None:
-    """Divided by n."""
+    """The variance over the features is 1, if it is divided by n."""
     variance = _neutral(it["layer_norm"], _x()).var(-1, unbiased=False)
     require((variance - 1).abs().max() < 1e-6, variance=f"{variance.mean():.2f}")
 
@@ -127,7 +128,7 @@ def weight_then_bias(it: Learned) -> None:
 
 @CHECKS.about("layer_norm")
 def constant_vector(it: Learned) -> None:
-    """Variance 0 gives the bias."""
+    """A vector without variance gives the bias."""
     bias = torch.rand(4).double()
     x = torch.full((1, 1, 4), 2.0).double()
     found = it["layer_norm"](x, torch.ones(4).double(), bias, 1e-5)[0, 0]
@@ -136,7 +137,7 @@ def constant_vector(it: Learned) -> None:
 
 @CHECKS.about("layer_norm")
 def eps_under_the_root(it: Learned) -> None:
-    """eps stands under the root, as in torch."""
+    """eps is added under the root, as in torch."""
     x = _x()
     change = _neutral(it["layer_norm"], x, 0.5) - F.layer_norm(x, (4,), eps=0.5)
     require(change.abs().max() < 1e-5, change=f"{change.abs().max():.2g}")
@@ -144,7 +145,7 @@ def eps_under_the_root(it: Learned) -> None:
 
 @CHECKS.about("layer_norm")
 def any_axes(it: Learned) -> None:
-    """x is (…, d)."""
+    """x may have any number of axes before the features."""
     for size in ((5,), (3, 5), (2, 3, 4, 5)):
         x, weight, bias = scattered(torch.randn(size)), torch.rand(5), torch.rand(5)
         found = it["layer_norm"](x, weight, bias, 1e-5)
@@ -154,7 +155,7 @@ def any_axes(it: Learned) -> None:
 
 @CHECKS.about("layer_norm")
 def far_from_zero(it: Learned) -> None:
-    """5000 added to all features changes nothing."""
+    """Adding 5000 to all features changes nothing."""
     x, weight, bias = _far_away(), torch.ones(4), torch.zeros(4)
     found = it["layer_norm"](x, weight, bias, 1e-5)
     change = distance(found, F.layer_norm(x.double(), (4,)))
@@ -163,7 +164,7 @@ def far_from_zero(it: Learned) -> None:
 
 @CHECKS.about("layer_norm")
 def gradient(it: Learned) -> None:
-    """Mean and variance depend on x too."""
+    """The gradient is right: the mean and the variance depend on x too."""
     change = gradient_distance(
         lambda x, weight, bias: it["layer_norm"](x, weight, bias, 0.1),
         lambda x, weight, bias: F.layer_norm(x, (4,), weight, bias, 0.1),
@@ -174,7 +175,7 @@ def gradient(it: Learned) -> None:
 
 @CHECKS.about("layer_norm")
 def gradient_of_a_constant_vector(it: Learned) -> None:
-    """Where the variance is 0."""
+    """The gradient is finite where the variance is 0."""
     x, weight, bias = _arguments()
     x[0, 1] = 2.0
     found = gradients(lambda *given: it["layer_norm"](*given, 1e-5), x, weight, bias)
@@ -184,7 +185,7 @@ def gradient_of_a_constant_vector(it: Learned) -> None:
 
 @CHECKS.about("residual")
 def called_once(it: Learned) -> None:
-    """A sublayer that drops at random would give two different results."""
+    """The sublayer is called once: with dropout, two calls would give two different results."""
     for placement in ("pre", "post"):
         given: list[Tensor] = []
         it["residual"](
@@ -194,7 +195,7 @@ def called_once(it: Learned) -> None:
 
 
 def _silent(it: Learned, placement: str) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """x, norm(x), what a sublayer that returns zeros was given, and what came out."""
+    """Return x, norm(x), what a sublayer that returns zeros was given, and the output."""
     x, given = torch.randn(2, 3, 6) * 2 + 1, []
 
     def sublayer(t: Tensor) -> Tensor:
@@ -206,7 +207,7 @@ def _silent(it: Learned, placement: str) -> tuple[Tensor, Tensor, Tensor, Tensor
 
 
 def _name(t: Tensor, x: Tensor, normed: Tensor) -> str:
-    """What this is, or its first numbers."""
+    """Return the name of this tensor if it is a known one, or else its first numbers."""
     if close(t, x):
         return "x"
     known = {"norm(x)": normed, "0": torch.zeros_like(x), "2x": 2 * x}
@@ -216,35 +217,36 @@ def _name(t: Tensor, x: Tensor, normed: Tensor) -> str:
 
 @CHECKS.about("residual")
 def pre_silent(it: Learned) -> None:
-    """A silent sublayer leaves x."""
+    """If a pre-norm sublayer returns zeros, the output is x."""
     x, normed, _, out = _silent(it, "pre")
     require(close(out, x), found=_name(out, x, normed))
 
 
 @CHECKS.about("residual")
 def pre_given(it: Learned) -> None:
-    """The sublayer gets norm(x)."""
+    """A pre-norm sublayer gets norm(x)."""
     x, normed, given, _ = _silent(it, "pre")
     require(close(given, normed), found=_name(given, x, normed))
 
 
 @CHECKS.about("residual")
 def post_silent(it: Learned) -> None:
-    """A silent sublayer gives norm(x)."""
+    """If a post-norm sublayer returns zeros, the output is norm(x)."""
     x, normed, _, out = _silent(it, "post")
     require(close(out, normed), found=_name(out, x, normed))
 
 
 @CHECKS.about("residual")
 def post_given(it: Learned) -> None:
-    """The sublayer gets x."""
+    """A post-norm sublayer gets x."""
     x, normed, given, _ = _silent(it, "post")
     require(close(given, x), found=_name(given, x, normed))
 
 
 @CHECKS.about("residual")
 def input_unchanged(it: Learned) -> None:
-    """`x += …` overwrites what the norm and the caller still need."""
+    """The input stays unchanged: `x += …` would overwrite what the norm and the caller still
+    need."""
     x = torch.randn(2, 3, 6)
     before = x.clone()
     for placement in ("pre", "post"):
@@ -254,7 +256,7 @@ def input_unchanged(it: Learned) -> None:
 
 @CHECKS.about("residual")
 def added_once(it: Learned) -> None:
-    """What the sublayer wrote is in the sum, once."""
+    """What the sublayer returns is added once."""
     x, written = torch.randn(2, 3, 6), torch.randn(2, 3, 6)
     for placement in ("pre", "post"):
         # Without a norm both placements are x plus what was written.
@@ -265,7 +267,8 @@ def added_once(it: Learned) -> None:
 
 @CHECKS.about("residual")
 def whole_formula(it: Learned) -> None:
-    """A real norm around a sublayer that writes something, and the gradient of x."""
+    """With a real norm and a sublayer that returns something, the output and the gradient of x are
+    right."""
     x, matrix = (torch.randn(2, 3, 6) * 2 + 1).double(), torch.randn(6, 6).double()
     for placement in ("pre", "post"):
 
@@ -286,7 +289,8 @@ def whole_formula(it: Learned) -> None:
 
 @CHECKS.about("residual")
 def placement_by_its_letters(it: Learned) -> None:
-    """A word that was read from a file is equal to one in the code, and another object."""
+    """The placement is compared with ==, not with `is`: a word that was read from a file equals the
+    word in the code, but is another object."""
     x = torch.randn(2, 3, 6)
     for placement in ("pre", "post"):
         read = "".join(list(placement))

@@ -37,14 +37,14 @@ PROBES: dict[str, FunctionProbe] = {"rotate": _probe}
 
 @CHECKS.about("rotate")
 def shape(it: Learned) -> None:
-    """(batch, heads, length, d_head)"""
+    """The output has the shape (batch, heads, length, d_head)."""
     found = it["rotate"](torch.randn(2, 3, 5, 8), torch.arange(5))
     require(found.shape == (2, 3, 5, 8), found=tuple(found.shape))
 
 
 @CHECKS.about("rotate")
 def position_0(it: Learned) -> None:
-    """Nothing is rotated."""
+    """At position 0, nothing is rotated."""
     x = torch.randn(1, 2, 1, 8)
     found = it["rotate"](x, _at(0))
     require(close(found, x), change=f"{distance(found, x):.2g}")
@@ -52,7 +52,7 @@ def position_0(it: Learned) -> None:
 
 @CHECKS.about("rotate")
 def one_hand(it: Learned) -> None:
-    """The numbers of the exercise."""
+    """The result is that of the exercise's example."""
     found = it["rotate"](torch.tensor([[[[1.0, 0.0]]]]), _at(1)).flatten().tolist()
     near = all(abs(x - y) < 1e-3 for x, y in zip(found, (0.5403, 0.8415), strict=True))
     require(near, found=" ".join(f"{x:.3f}" for x in found))
@@ -70,7 +70,7 @@ def lengths_stay(it: Learned) -> None:
 
 @CHECKS.about("rotate")
 def only_the_distance(it: Learned) -> None:
-    """The product of a query and a key that move together."""
+    """The product of a query and a key depends only on the distance between them."""
     q, k = torch.randn(2, 1, 1, 1, 8)
     scores = [
         (it["rotate"](q.clone(), _at(m)) * it["rotate"](k.clone(), _at(n))).sum().item()
@@ -93,7 +93,7 @@ def speeds(it: Learned) -> None:
 
 @CHECKS.about("rotate")
 def given_positions(it: Learned) -> None:
-    """A token's position is what `positions` says."""
+    """A token's position is the one that `positions` gives."""
     x = torch.randn(1, 2, 3, 8)
     found = it["rotate"](x.clone(), _at(7, 2, 7))
     alone = torch.cat([solution.rotate(x[:, :, [t]], _at(p)) for t, p in enumerate((7, 2, 7))], 2)
@@ -102,7 +102,7 @@ def given_positions(it: Learned) -> None:
 
 @CHECKS.about("rotate")
 def any_size(it: Learned) -> None:
-    """The formula, for other shapes and far positions."""
+    """The formula holds for other shapes and for far positions."""
     for size, positions in (
         ((3, 1, 4, 4), _at(0, 1, 2, 3)),
         ((1, 5, 2, 64), _at(100, 3)),
@@ -116,13 +116,13 @@ def any_size(it: Learned) -> None:
 
 @CHECKS.about("rotate")
 def input_unchanged(it: Learned) -> None:
-    """The caller still needs x."""
+    """The input stays unchanged, because the caller still needs it."""
     require_unchanged(lambda x: it["rotate"](x, torch.arange(3)), torch.randn(1, 2, 3, 4))
 
 
 @CHECKS.about("rotate")
 def new_tensor(it: Learned) -> None:
-    """Also where nothing is rotated."""
+    """The result is a new tensor, even if nothing is rotated."""
     x = torch.randn(1, 2, 1, 4)
     found = it["rotate"](x, _at(0))
     require(found.untyped_storage().data_ptr() != x.untyped_storage().data_ptr())
@@ -130,7 +130,7 @@ def new_tensor(it: Learned) -> None:
 
 @CHECKS.about("rotate")
 def gradient(it: Learned) -> None:
-    """Reaches x, rotated back."""
+    """The gradient reaches x, rotated back."""
     change = gradient_distance(
         lambda x: it["rotate"](x, torch.arange(3)),
         lambda x: solution.rotate(x, torch.arange(3)),

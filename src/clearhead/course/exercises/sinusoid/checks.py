@@ -19,14 +19,14 @@ PROBES: dict[str, FunctionProbe] = {"sinusoid": lambda f: [f(9, 8), f(5, 12), f(
 
 @CHECKS.about("sinusoid")
 def shape(it: Learned) -> None:
-    """(position, d_model)"""
+    """The table has the shape (position, d_model)."""
     found = it["sinusoid"](40, 8)
     require(found.shape == (40, 8), found=tuple(found.shape))
 
 
 @CHECKS.about("sinusoid")
 def row_0(it: Learned) -> None:
-    """All hands stand at angle 0."""
+    """At position 0, all hands stand at angle 0."""
     row = it["sinusoid"](40, 8)[0]
     require(
         close(row.float(), torch.tensor([0.0, 1.0]).repeat(4)),
@@ -36,7 +36,7 @@ def row_0(it: Learned) -> None:
 
 @CHECKS.about("sinusoid")
 def unit_circle(it: Learned) -> None:
-    """sin² + cos² = 1 in every pair."""
+    """In every pair, sin² + cos² = 1."""
     table = it["sinusoid"](40, 8)
     radius = table[:, 0::2].square() + table[:, 1::2].square()
     far = (radius - 1).abs().max()
@@ -45,7 +45,7 @@ def unit_circle(it: Learned) -> None:
 
 @CHECKS.about("sinusoid")
 def products(it: Learned) -> None:
-    """Products depend on the distance only."""
+    """The product of two rows depends only on their distance."""
     table = it["sinusoid"](40, 8)
     at_distance_3 = (table @ table.T).diagonal(3)
     spread = at_distance_3.max() - at_distance_3.min()
@@ -54,7 +54,8 @@ def products(it: Learned) -> None:
 
 @CHECKS.about("sinusoid")
 def speeds(it: Learned) -> None:
-    """The first hand turns by 1 radian a token; neighbours differ by 10000^(2/d)."""
+    """The first hand turns by 1 radian per token; the speeds of neighbouring hands differ by the
+    factor 10000^(2/d)."""
     row = it["sinusoid"](40, 8)[1]
     angle = torch.atan2(row[0::2], row[1::2])
     ratios = angle[:-1] / angle[1:]
@@ -64,7 +65,7 @@ def speeds(it: Learned) -> None:
 
 @CHECKS.about("sinusoid")
 def any_size(it: Learned) -> None:
-    """The formula, for other numbers of positions and features."""
+    """The formula holds for other numbers of positions and features."""
     for n_positions, d_model in ((1, 2), (7, 6), (100, 64), (512, 10), (9, 6), (3, 10), (6000, 4)):
         found = it["sinusoid"](n_positions, d_model)
         change = distance(found, solution.sinusoid(n_positions, d_model))
@@ -75,7 +76,7 @@ def any_size(it: Learned) -> None:
 
 @CHECKS.about("sinusoid")
 def a_table_of_its_own(it: Learned) -> None:
-    """The caller may add to it in place."""
+    """Each call returns a table of its own, to which the caller may add in place."""
     it["sinusoid"](9, 8).add_(1.0)
     change = distance(it["sinusoid"](9, 8), solution.sinusoid(9, 8))
     require(change < 1e-3, change=f"{change:.2g}")
@@ -83,7 +84,7 @@ def a_table_of_its_own(it: Learned) -> None:
 
 @CHECKS.about("sinusoid")
 def odd_width(it: Learned) -> None:
-    """Refused by a ValueError."""
+    """An odd width raises a ValueError."""
     for width in (7, 1, 3):
         try:
             it["sinusoid"](4, width)

@@ -1,5 +1,6 @@
-"""Checks of exercise 19. The answer keeps its names, so that its own weights can be put through a
-right decoder that is written here with torch's functions; the doctor judges last."""
+"""Checks of exercise 19. The answer keeps the names of its parameters, so that its weights can be
+used in a correct decoder, which is written here with torch's functions. The doctor examines the
+answer last."""
 
 import math
 from typing import Any
@@ -16,7 +17,7 @@ SIZES = (50, 32, 4, 2)
 
 
 def shaken(kind: Any, p_dropout: float = 0.0) -> Any:
-    """The model with weights that let every part show."""
+    """Return the model with random weights, so that every part affects the output."""
     model = kind(*SIZES, p_dropout)
     with torch.no_grad():
         for name, parameter in sorted(model.named_parameters()):
@@ -26,7 +27,7 @@ def shaken(kind: Any, p_dropout: float = 0.0) -> Any:
 
 
 def right_logits(model: Any, tokens: Tensor) -> Tensor:
-    """What a pre-norm decoder computes with these weights."""
+    """Return what a pre-norm decoder computes with these weights."""
     x = F.embedding(tokens, model.tokens.weight) * math.sqrt(SIZES[1])
     x = x + model.positions[: tokens.shape[1]]
     for layer in model.layers:
@@ -42,7 +43,8 @@ def right_logits(model: Any, tokens: Tensor) -> Tensor:
 
 
 def dropped(kind: Any) -> float:
-    """The share of the numbers that reach the first layer as 0 in training, at a rate of 0.3."""
+    """Return the share of the numbers that reach the first layer as 0 in training, with a dropout
+    of 0.3."""
     model, seen = kind(*SIZES, 0.3).train(), []
     model.layers[0].register_forward_pre_hook(lambda _, inputs: seen.append(inputs[0]))
     with torch.no_grad():
@@ -64,7 +66,7 @@ PROBES: dict[str, FunctionProbe] = {
 
 @CHECKS.about("findings")
 def five_names(it: Learned) -> None:
-    """What the doctor says about the specimen as it was given."""
+    """The answer names what the doctor finds in the specimen as it was given."""
     found, wanted = {str(name) for name in it["findings"]()}, solution.findings()
     extra, missing = sorted(found - wanted), len(wanted - found)
     require(found == wanted, n=len(found & wanted), extra=", ".join(extra) or "–", missing=missing)
@@ -72,7 +74,7 @@ def five_names(it: Learned) -> None:
 
 @CHECKS.about("Specimen")
 def nothing_removed(it: Learned) -> None:
-    """The names and shapes of all parameters."""
+    """All parameters keep their names and shapes."""
     found, wanted = (
         {name: tuple(p.shape) for name, p in kind(*SIZES, 0.1).named_parameters()}
         for kind in (it["Specimen"], solution.Specimen)
@@ -97,7 +99,7 @@ def no_future(it: Learned) -> None:
 @CHECKS.about("Specimen")
 @torch.no_grad()
 def silent_sublayers(it: Learned) -> None:
-    """They leave the stream as it is."""
+    """If all sublayers return zeros, a layer leaves the stream unchanged."""
     model = shaken(it["Specimen"]).eval()
     for layer in model.layers:
         for part in (layer.attention.output, layer.down):
@@ -119,7 +121,7 @@ def right_numbers(it: Learned) -> None:
 
 @CHECKS.about("Specimen")
 def dropout_once(it: Learned) -> None:
-    """Asked for 0.3."""
+    """If 0.3 is asked for, 0.3 of the numbers are dropped."""
     found = dropped(it["Specimen"])
     require(abs(found - 0.3) < 0.02, found=f"{found:.2f}")
 
@@ -127,7 +129,7 @@ def dropout_once(it: Learned) -> None:
 @CHECKS.about("Specimen")
 @torch.no_grad()
 def dropout_in_the_layers(it: Learned) -> None:
-    """Still on in training, and off in evaluation."""
+    """Dropout is still on in training, and off in evaluation."""
     model, tokens = it["Specimen"](*SIZES, 0.3), torch.randint(50, (1, 6))
     x = torch.randn(1, 6, 32)
     model.train()
@@ -139,7 +141,7 @@ def dropout_in_the_layers(it: Learned) -> None:
 
 @CHECKS.about("Specimen")
 def the_doctor(it: Learned) -> None:
-    """No error and no warning."""
+    """The doctor finds no error and no warning."""
     from clearhead.doctor import examine
 
     torch.manual_seed(0)

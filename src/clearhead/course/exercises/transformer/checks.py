@@ -1,5 +1,5 @@
-"""Checks of exercise 20. What the model computes is compared with its own layers, called here in
-their order; the last check trains it."""
+"""Checks of exercise 20. The model's outputs are compared with those of its own layers, called here
+in the right order; the last check trains the model."""
 
 from collections.abc import Callable
 from typing import Any
@@ -18,7 +18,7 @@ MODEL = "CopyTransformer"
 
 
 def shaken(kind: Any, sizes: tuple[int, ...] = SIZES) -> Any:
-    """The model with weights that let every part show."""
+    """Return the model with random weights, so that every part affects the output."""
     model = kind(*sizes)
     with torch.no_grad():
         for name, parameter in sorted(model.named_parameters()):
@@ -28,7 +28,7 @@ def shaken(kind: Any, sizes: tuple[int, ...] = SIZES) -> Any:
 
 
 def sentences(*lengths: int, vocab: int = 13) -> tuple[Tensor, Tensor]:
-    """source and target of random symbols, padded on the right."""
+    """Return a source and a target of random symbols, padded on the right."""
     n, places = torch.tensor(lengths)[:, None], torch.arange(max(lengths) + 1)
     symbols = torch.randint(3, vocab, (len(lengths), len(places)))
     source = symbols.masked_fill(places == n, EOS).masked_fill(places > n, PAD)
@@ -36,12 +36,12 @@ def sentences(*lengths: int, vocab: int = 13) -> tuple[Tensor, Tensor]:
 
 
 def embedded(model: Any, tokens: Tensor) -> Tensor:
-    """The table's vectors and the places."""
+    """Return the vectors of the table plus those of the positions."""
     return model.table.embed(tokens) + sinusoid(tokens.shape[1], SIZES[1])
 
 
 def memory_of(model: Any, source: Tensor) -> Tensor:
-    """The encoder's layers in their order."""
+    """Return the memory that the encoder's layers compute in the right order."""
     x = embedded(model, source)
     for layer in model.encoder:
         x = layer(x, source != PAD)
@@ -49,7 +49,7 @@ def memory_of(model: Any, source: Tensor) -> Tensor:
 
 
 def logits_of(model: Any, target: Tensor, memory: Tensor, source: Tensor) -> Tensor:
-    """The decoder's."""
+    """Return the logits that the decoder's layers compute in the right order."""
     x = embedded(model, target)
     for layer in model.decoder:
         x = layer(x, memory, target != PAD, source != PAD)
@@ -58,8 +58,8 @@ def logits_of(model: Any, target: Tensor, memory: Tensor, source: Tensor) -> Ten
 
 class Scripted(nn.Module):
     """A model that generates its script, by default its source. The likeliest token is only a
-    little likelier than the others. It counts how often it encodes, and notes whether its logits
-    have a graph."""
+    little likelier than the others. The model counts how often it encodes, and records whether its
+    logits have a graph."""
 
     def __init__(self, never_ends: bool = False, script: tuple[int, ...] = ()) -> None:
         super().__init__()
@@ -67,12 +67,13 @@ class Scripted(nn.Module):
         self.lead = nn.Parameter(torch.tensor(0.5))
 
     def encode(self, source: Tensor) -> Tensor:
-        """Counts."""
+        """Count the calls."""
         self.n_encoded += 1
         return torch.tensor([self.script]) if self.script else source
 
     def decode(self, target: Tensor, memory: Tensor, source: Tensor) -> Tensor:
-        """The script, token by token; something else if the beginning is wrong."""
+        """Return logits that follow the script token by token, or lead elsewhere if the target
+        begins wrongly."""
         n = len(self.script) or int((source != PAD).sum())
         places = []
         for i in range(target.shape[1]):
@@ -94,7 +95,7 @@ def _probe_model(kind: Any) -> object:
 
 
 class _Linear(nn.Module):
-    """The simplest model that has a gradient: logits by the input token alone."""
+    """The simplest model that has a gradient: its logits depend on the input token alone."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -105,7 +106,7 @@ class _Linear(nn.Module):
 
 
 def stepped(f: Callable[..., Any], stale: bool = False) -> tuple[float, Tensor, float, Tensor]:
-    """The loss and the table after one step, and both as they should be."""
+    """Return the loss and the table after one step of the answer, and the right loss and table."""
     model, (source, target) = _Linear(), sentences(5, 2, 3)
     loss = F.cross_entropy(
         model.table[target[:, :-1]].flatten(0, 1), target[:, 1:].flatten(), ignore_index=PAD
@@ -149,7 +150,7 @@ def shapes(it: Learned) -> None:
 @CHECKS.about(MODEL)
 @torch.no_grad()
 def vectors(it: Learned) -> None:
-    """The table's, plus the sinusoid."""
+    """The vectors are those of the table plus the sinusoid."""
     model, tokens = shaken(it[MODEL]), torch.randint(3, 13, (2, 5))
     change = distance(model.embed(tokens), embedded(model, tokens))
     require(change < 1e-4, change=f"{change:.2g}")
@@ -158,7 +159,7 @@ def vectors(it: Learned) -> None:
 @CHECKS.about(MODEL)
 @torch.no_grad()
 def source_padding(it: Learned) -> None:
-    """More padding changes nothing."""
+    """More padding in the source changes nothing."""
     model, (source, target) = shaken(it[MODEL]).eval(), sentences(5)
     longer = torch.cat((source, torch.full((1, 3), PAD)), dim=1)
     memory = distance(model.encode(longer)[:, :6], model.encode(source))
@@ -182,7 +183,7 @@ def no_future(it: Learned) -> None:
 @CHECKS.about(MODEL)
 @torch.no_grad()
 def the_source_matters(it: Learned) -> None:
-    """Every token of it, from the first position on."""
+    """Every source token matters, from the first position on."""
     model, (source, target) = shaken(it[MODEL]).eval(), sentences(6)
     before, blind = model(source, target)[0, 0], []
     for place in range(6):
@@ -196,7 +197,7 @@ def the_source_matters(it: Learned) -> None:
 @CHECKS.about(MODEL)
 @torch.no_grad()
 def layers_in_order(it: Learned) -> None:
-    """Memory and logits are those of the layers."""
+    """Memory and logits are those of the layers in the right order."""
     model, (source, target) = shaken(it[MODEL]).eval(), sentences(6, 3)
     memory = memory_of(model, source)
     real = (source != PAD)[..., None]
@@ -209,7 +210,7 @@ def layers_in_order(it: Learned) -> None:
 
 @CHECKS.about(MODEL)
 def gradients(it: Learned) -> None:
-    """Every parameter takes part."""
+    """Every parameter gets a gradient."""
     model, (source, target) = it[MODEL](*SIZES), sentences(6, 3)
     model(source, target).square().sum().backward()
     dead = [name for name, p in model.named_parameters() if p.grad is None]
@@ -218,21 +219,21 @@ def gradients(it: Learned) -> None:
 
 @CHECKS.about("training_step")
 def step_loss(it: Learned) -> None:
-    """The mean over the real targets."""
+    """The loss is the mean over the real targets."""
     found, _, wanted, _ = stepped(it["training_step"])
     require(abs(found - wanted) < 1e-3, found=f"{found:.3f}", wanted=f"{wanted:.3f}")
 
 
 @CHECKS.about("training_step")
 def step_weights(it: Learned) -> None:
-    """The step uses the gradient of this loss alone."""
+    """The step uses only the gradient of this loss."""
     _, found, _, wanted = stepped(it["training_step"], stale=True)
     require(distance(found, wanted) < 1e-4, change=f"{distance(found, wanted):.2g}")
 
 
 @CHECKS.about("copy")
 def writes(it: Learned) -> None:
-    """What a model that copies without fail writes."""
+    """The result is what a model that copies without errors generates."""
     source, _ = sentences(5)
     model, wanted = Scripted(), source[0, :-1].tolist()
     found = [int(token) for token in it["copy"](model, source, 9)]
@@ -241,7 +242,7 @@ def writes(it: Learned) -> None:
 
 @CHECKS.about("copy")
 def ends(it: Learned) -> None:
-    """After max_new tokens, if the model does not."""
+    """Generation ends after max_new tokens if the model generates no end token."""
     source, _ = sentences(5)
     found = [int(token) for token in it["copy"](Scripted(never_ends=True), source, 7)]
     require(found == [5] * 7, found=len(found))
@@ -249,7 +250,7 @@ def ends(it: Learned) -> None:
 
 @CHECKS.about("copy")
 def encodes_once(it: Learned) -> None:
-    """The source does not change."""
+    """The source is encoded once, because it does not change."""
     source, _ = sentences(5)
     model = Scripted()
     it["copy"](model, source, 9)
@@ -258,7 +259,7 @@ def encodes_once(it: Learned) -> None:
 
 @CHECKS.about("copy")
 def every_token(it: Learned) -> None:
-    """Also those that no text should have."""
+    """Any token can be generated, also tokens that no text should have."""
     source, _ = sentences(5)
     model, wanted = Scripted(script=(7, PAD, BOS, 7, EOS)), [7, PAD, BOS, 7]
     found = [int(token) for token in it["copy"](model, source, 9)]
@@ -267,7 +268,7 @@ def every_token(it: Learned) -> None:
 
 @CHECKS.about("copy")
 def no_graph(it: Learned) -> None:
-    """Nothing is kept for a backward() that never comes."""
+    """No graph is kept for a backward() that is never called."""
     source, _ = sentences(3)
     model = Scripted()
     it["copy"](model, source, 9)
@@ -276,7 +277,7 @@ def no_graph(it: Learned) -> None:
 
 @CHECKS.about("copy")
 def learns_to_copy(it: Learned) -> None:
-    """Trained on random strings of three to five symbols; others are copied."""
+    """A model that was trained on random strings of three to five symbols copies other strings."""
     torch.manual_seed(2)
     model = it[MODEL](11, 32, 4, 64, 1)
     optimizer = torch.optim.Adam(model.parameters(), lr=3e-3)
