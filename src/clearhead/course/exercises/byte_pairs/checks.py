@@ -146,7 +146,7 @@ def within_words(it: Learned) -> None:
 
 @CHECKS.about("learn_merges")
 def equal_counts(it: Learned) -> None:
-    """Of two equally frequent pairs, the smaller pair comes first."""
+    """If two pairs are equally frequent, the smaller one comes first."""
     found = it["learn_merges"]("cd ab", 2)
     require(found == [("a", "b"), ("c", "d")], found=shown_merges(found))
 
