@@ -41,10 +41,9 @@ def diff(
 ) -> PortReport:
     """Compare a port with its reference: weights, the forward pass, and steps with a cache.
 
-        report = diff(reference, port)
-        assert report.same, str(report)
+    report = diff(reference, port) assert report.same, str(report)
 
-    `inputs` are the arguments with which both models are called: a tensor, a tuple of arguments, a
+    `inputs` are the arguments with which each model is called: a tensor, a tuple of arguments, a
     dict of named arguments, or `CallInputs`. Without them, tokens are drawn at random, and the
     models are called as the doctor calls them. `kind`, `vocab_size`, `pad_id` and an adapter for
     each side are as in `examine`; but if neither model states its kind, the kind is found by
@@ -101,7 +100,8 @@ def diff(
 def _walked(
     one: Program, other: Program, weights: CommonWeights, seconds: float, language: Language
 ) -> Walk:
-    """Nothing that is computed with weights can be compared if the two have none in common."""
+    """Walk the forward pass. If the two models have no weights in common, search for no departures,
+    because nothing that is computed with weights can be compared."""
     try:
         if weights.common:
             return walk(one, other, seconds=seconds)
@@ -112,8 +112,8 @@ def _walked(
 
 
 def _padded(one: Program, other: Program, given: CallInputs, seconds: float) -> Walk | None:
-    """The same tokens, with the last ones of the second row as padding. What stands at padding
-    means nothing: it is left out of the logits."""
+    """Walk with the same tokens, the last ones of the second row being padding. The logits at
+    padding mean nothing and are left out."""
     patients = [side.patient for side in (one, other)]
     role = "source_real" if given.source is not None else "real"
     if any(p is None or role not in p.calls.masks for p in patients):

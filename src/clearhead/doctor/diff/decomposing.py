@@ -46,7 +46,8 @@ def table() -> dict[Any, Callable[..., Any]]:
 def _product_and_bias(
     bias: Tensor, one: Tensor, other: Tensor, *, beta: float = 1, alpha: float = 1
 ) -> Tensor:
-    """Torch's own formula multiplies both by 1, behind which a bias is no parameter any more."""
+    """Add a bias to a product. Torch's own decomposition multiplies the product and the bias by 1,
+    after which the bias is no longer a parameter."""
     product = one.mm(other)
     product = product if alpha == 1 else product * alpha
     return product + (bias if beta == 1 else bias * beta)
@@ -67,7 +68,7 @@ def without_fused_kernels() -> Iterator[None]:
 
 class AttentionByFormula(TorchFunctionMode):
     """Torch's attention in the steps in which people write it: scores, scale, mask, softmax,
-    weighted sum. Torch's own formula scales queries and keys by a root each."""
+    weighted sum. Torch's own formula multiplies queries and keys each by the root of the scale."""
 
     def __torch_function__(
         self, func: Any, types: Any, args: Any = (), kwargs: dict[str, Any] | None = None
@@ -84,8 +85,8 @@ _CONVOLUTIONS = (F.conv1d, F.conv2d, F.conv3d)
 
 
 def _in_one_precision(args: Any, kwargs: dict[str, Any]) -> tuple[Any, dict[str, Any]]:
-    """A convolution refuses weights in another precision than its input, before a recorder, which
-    would convert them, sees the call."""
+    """Convert a convolution's input and weights to one precision. A convolution refuses arguments
+    of different precisions before a recorder, which would convert them, sees the call."""
     given = [value for value in (*args, *kwargs.values()) if isinstance(value, Tensor)]
     widest = max((tensor.dtype for tensor in given), key=lambda dtype: dtype.itemsize)
 

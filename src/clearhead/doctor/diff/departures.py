@@ -1,5 +1,5 @@
-"""Finds all places at which the port departs. Behind each departure, the reference's value is put
-in its place, and the walk begins again from the output."""
+"""Finds all places at which the port departs from the reference. At each departure, the reference's
+value replaces the port's, and the search begins again from the output."""
 
 import time
 from collections.abc import Iterator
@@ -30,67 +30,70 @@ _MAX_WALKS = 48
 
 @dataclass(frozen=True)
 class Departure:
-    """One line of the port at which it computes something else than the reference."""
+    """One line of the port that computes something else than the reference."""
 
     line: SourceLine | None
     lines: tuple[SourceLine, ...]
-    """From the last tensors that both have to the next one: more than one, where the two programs
-    take different steps."""
+    """The lines between the last tensors that both programs have and the next such tensor. There
+    are several if the two programs take different steps."""
     reference_lines: tuple[SourceLine, ...]
     operation: str
     reference_operation: str
     shape: tuple[int, ...]
     reference_shape: tuple[int, ...]
     difference: float
-    """The difference of this tensor, as a share of its size."""
+    """The difference of this tensor from the reference's, as a share of its size."""
     noise: float
-    """The noise of single precision at this tensor, in the same measure."""
+    """The noise of single precision at this tensor, as a share of its size."""
     effect: float
-    """How much the logits change, as a share, when the reference's value is put here."""
+    """How much the logits change, as a share of their size, when the reference's value is put
+    here."""
     cause: Cause | None
     count: int = 1
-    """The number of places of the run: a line is run once for each layer."""
+    """The number of places in the run: a line runs once for each layer."""
 
     @property
     def is_rounding(self) -> bool:
-        """Tell whether single precision alone would hide it."""
+        """Tell whether the difference is no larger than the noise of single precision."""
         return self.difference <= _TIMES_NOISE * max(self.noise, _USUAL_NOISE)
 
 
 @dataclass
 class Walk:
-    """What was found on the way from the output to the inputs."""
+    """What was found on the way from the output back to the inputs."""
 
     departures: list[Departure] = field(default_factory=list)
     difference: float = 0.0
     """The difference of the logits, as a share of their size."""
     noise: float = 0.0
     rest: float = 0.0
-    """The difference that remains with the reference's values in place."""
+    """The difference that remains when the reference's values replace the port's at all
+    departures."""
     judged: bool = True
-    """True if everything behind the departures could be compared."""
+    """True if everything after the departures could be compared."""
     n_operations: int = 0
     n_common: int = 0
 
     @property
     def same(self) -> bool:
-        """Tell whether the logits differ by no more than single precision rounds."""
+        """Tell whether the logits differ by no more than the rounding of single precision."""
         return self.difference <= self.bound
 
     @property
     def bound(self) -> float:
-        """What counts as equal."""
+        """Return the largest difference that counts as equal."""
         return max(_TIMES_NOISE * self.noise, _EXACT)
 
     @property
     def floor(self) -> float:
-        """Below it nothing is looked for: an epsilon, say, may change the logits by less than
-        single precision rounds, and is another number all the same."""
+        """Return the difference below which nothing is searched for. It is lower than the bound:
+        another epsilon, for example, may change the logits by less than the rounding of single
+        precision, and is a departure all the same."""
         return max(self.noise / 4, _EXACT)
 
 
 def walk(reference: Program, port: Program, *, seconds: float = 120.0) -> Walk:
-    """Runs both programs, and follows the port's output back to where it departs."""
+    """Run both programs, and follow the port's output back to the places at which it departs."""
     # The time of this thread alone: what a busy machine does beside it changes no result.
     started = time.thread_time()
     theirs, ours = reference.run(), port.run()
@@ -137,8 +140,8 @@ def _with_cuts(fixes: Plan, cuts: list[Cut]) -> Plan:
 def _needed(
     port: Program, full: Matching, found: list[tuple[Cut, Departure]]
 ) -> Iterator[Departure]:
-    """Each departure without whose correction something no longer has an equal: what was blamed
-    first, before the rest was known, may be explained by the rest."""
+    """Keep each departure without whose correction some tensor loses its equal. A line that was
+    blamed first, before the others were known, may be explained by the others."""
     groups: dict[tuple[object, ...], list[tuple[Cut, Departure]]] = {}
     for cut, departure in found:
         kind = None if departure.cause is None else departure.cause.kind
@@ -158,8 +161,8 @@ def _needed(
 
 
 def _in_parts(reference: Program, theirs: Recording, ours: Recording) -> Recording:
-    """The reference's run, with the parts that a loop of the port computes one by one, if it has
-    any of them."""
+    """Return the reference's run. If a loop of the port computes some of its results part by part,
+    the run also records these parts."""
     reference.parts = loops(Matching(theirs, ours))
     if reference.parts:
         again = reference.run()
@@ -173,8 +176,8 @@ def _in_parts(reference: Program, theirs: Recording, ours: Recording) -> Recordi
 def lower_precision(
     reference: Program, port: Program, theirs: Recording, ours: Recording, noise: float
 ) -> list[Departure]:
-    """Where the port alone computes with fewer than 32 bits, and the logits show it: with these
-    casts left out, they are as precise as the reference's."""
+    """Find where the port alone computes with fewer than 32 bits, if the logits show it: without
+    these casts, they are as precise as the reference's."""
     if not ours.n_low or any(p.dtype in LOW for p in port.model.parameters()):
         return []
     honest = port.run(Plan(precision=None))
@@ -212,8 +215,8 @@ def lower_precision(
 def _next(
     reference: Program, port: Program, matching: Matching, cuts: list[Cut]
 ) -> tuple[list[Cut], list[Departure]] | None:
-    """The next place and what is known of it. Of several that restore as much, the one whose cause
-    an experiment shows."""
+    """Return the next cuts and what is known about them. Of several cuts that restore equally much,
+    choose one whose cause an experiment shows."""
     end = matching.port.output
     assert end is not None
     if matching.knows(end):
@@ -241,7 +244,7 @@ def _next(
 
 
 def _again(port: Program, before: Recording) -> Recording:
-    """The port with its fixes; the noise of each operation is what it was."""
+    """Run the port with its fixes; each operation keeps the noise that was measured before."""
     run = port.run()
     for operation, other in zip(run.operations, before.operations):
         operation.noise = other.noise
@@ -255,7 +258,8 @@ def _apart(one: Recording, other: Recording) -> float:
 
 
 def _common(one: Tensor, other: Tensor) -> tuple[Tensor, Tensor]:
-    """A vocabulary may be padded to a rounder size: what only one has is not compared."""
+    """Restrict logits to the tokens that both models have: a vocabulary may be padded to a rounder
+    size."""
     n = min(one.shape[-1], other.shape[-1])
     return one[..., :n], other[..., :n]
 
@@ -284,7 +288,7 @@ def _observed(substitution: Substitution, cut: Cut, cause: Cause | None = None) 
 
 
 def _grouped(groups: list[list[Departure]]) -> Iterator[Departure]:
-    """One for each line and cause, with its largest effect."""
+    """Merge the departures of each line and cause into one, with the largest effect."""
     for group in groups:
         largest = max(group, key=lambda departure: departure.effect)
         yield replace(group[0], count=sum(d.count for d in group), effect=largest.effect)

@@ -1,4 +1,4 @@
-"""What is known about one departure before anything judges its cause."""
+"""Collects what is known about one departure before anything judges its cause."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
@@ -17,23 +17,24 @@ from .replaying import CannotReplayError, ChangedValues, Replay
 from .substituting import Substitution
 
 SAME = 1e-6
-"""A tensor that an experiment makes counts as the reference's if it differs by at most this share
-of its size."""
+"""A tensor that an experiment computes counts as the reference's if the difference is at most this
+share of its size."""
 
 
 @dataclass(frozen=True)
 class Cause:
-    """Why the port departs: a change with which the two agree."""
+    """Why the port departs: a change that makes the two programs agree."""
 
     kind: str
-    """The key of its sentence."""
+    """The key of the sentence that states the cause."""
     facts: dict[str, Any] = field(default_factory=dict)
     lines: tuple[SourceLine, ...] = ()
-    """Where the change belongs, if not where the departure was seen."""
+    """Where the change belongs, if that is not where the departure was seen."""
 
 
 class Evidence:
-    """A cut, the values on both sides, and the operations between it and the common tensors."""
+    """A cut, its value in each program, and the operations between this place and the common
+    tensors."""
 
     def __init__(self, substitution: Substitution, cut: Cut) -> None:
         self.s, self.cut = substitution, cut
@@ -45,22 +46,22 @@ class Evidence:
 
     @cached_property
     def own(self) -> Tensor:
-        """The port's value."""
+        """Return the port's value."""
         return self.s.replay.value(self.at).to(torch.float64).reshape(self.wanted.shape)
 
     @cached_property
     def difference(self) -> float:
-        """The difference of the two values, as a share of their size."""
+        """Return the difference of the two values, as a share of their size."""
         return relative(self.own, self.wanted)
 
     @cached_property
     def region(self) -> list[Operation]:
-        """The port's operations between common tensors and this place, in their order."""
+        """Return the port's operations between common tensors and this place, in their order."""
         return self._between(self.s.operations, self.cut.index, self.s.matching.knows)
 
     @cached_property
     def their_region(self) -> list[Operation]:
-        """The reference's operations between common tensors and this place."""
+        """Return the reference's operations between common tensors and this place."""
         return self._between(self.s.theirs, self.cut.reference, self.s.matching.is_used)
 
     def _between(self, operations: list[Operation], end: int, is_known: Any) -> list[Operation]:
@@ -76,7 +77,7 @@ class Evidence:
 
     @cached_property
     def entries(self) -> list[int]:
-        """The common tensors that depend on the tokens and that the region reads."""
+        """Return the common tensors that the region reads and that depend on the tokens."""
         inside = {o.index for o in self.region}
         found = [
             self.s.root(i)
@@ -91,15 +92,15 @@ class Evidence:
         return self.s.replay.value(index).to(torch.float64)
 
     def is_wanted(self, tensor: Tensor) -> bool:
-        """Tell whether an experiment gives the reference's value."""
+        """Tell whether a tensor from an experiment equals the reference's value."""
         if tensor.numel() != self.wanted.numel():
             return False
         return relative(tensor.reshape(self.wanted.shape), self.wanted) <= self.bound
 
     @cached_property
     def bound(self) -> float:
-        """The difference that counts as equal here: noise, if tables are rounded; far below the
-        difference that was found."""
+        """Return the difference that counts as equal here: the noise if tables are rounded, else a
+        bound far below the difference that was found."""
         noise = 8 * max(self.mine.noise, self.theirs.noise)
         bound = max(SAME / 100, noise if self.mine.rounded or self.theirs.rounded else 0.0)
         return min(bound, self.difference / 10)
@@ -116,13 +117,13 @@ class Evidence:
 
     @cached_property
     def table_replay(self) -> Replay:
-        """Return how the port makes a table, from its beginning."""
+        """Return a replay of the operations that make the port's table, from their beginning."""
         end = self.at if not self.s.operations[self.at].from_tokens else self.cut.index
         return Replay(self.s.port, self.s.matching.port, self.makers(end), end)
 
     def makers(self, index: int) -> list[int]:
-        """Return the operations of the port on which a tensor depends, in their order, with their
-        leaves."""
+        """Return the operations of the port on which a tensor depends, leaves included, in their
+        order."""
         found: set[int] = set()
         todo = [index]
         while todo:
@@ -131,9 +132,9 @@ class Evidence:
         return sorted(found)
 
     def common_tensor(self, tensor: Tensor) -> Operation | None:
-        """Return the operation of the reference that makes these values in their order, if there is
-        one. A constant value, and whole numbers, which count or look up, are equal to too many
-        tensors."""
+        """Return the operation of the reference that has these values in this order, if there is
+        one. Constant values and whole numbers, which count or look up, are left out because too
+        many tensors equal them."""
         at = self.s.operations[self.s.root(self.at)]
         if not at.dtype.is_floating_point or tensor.numel() < 2:
             return None

@@ -1,4 +1,4 @@
-"""The results of a comparison, as data. `report` shows them: `terminal` and `page` read them."""
+"""The results of a comparison, as data. `report` shows them through `terminal` and `page`."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -10,7 +10,7 @@ from .weights import CommonWeights
 
 @dataclass(frozen=True)
 class PortFacts:
-    """Weights, departures, and steps with a cache."""
+    """What a comparison found: weights, departures, and steps with a cache."""
 
     reference: str
     port: str
@@ -18,28 +18,30 @@ class PortFacts:
     weights: CommonWeights
     walk: Walk
     padded: Walk | None
-    """The same with padding, where both take a mask."""
+    """The walk with padding, if both models take a mask."""
     steps: Steps | None
     inputs: str
     assumed: tuple[str, str] | None
-    """The kind of model, and the call, where neither model nor caller states the kind."""
+    """The kind of model and the call that were assumed, if neither model nor caller states the
+    kind."""
     seconds: float
 
     @property
     def same(self) -> bool:
-        """Tell whether the port computes what the reference computes, up to rounding."""
+        """Tell whether the port computes the same as the reference, up to rounding."""
         padded = self.padded is None or self.padded.same
         stepped = self.steps is None or self.steps.same
         return self.walk.same and not self.departures and padded and stepped
 
     @property
     def departures(self) -> list[Departure]:
-        """The lines at which the port computes something else, rounding left out."""
+        """Return the lines at which the port computes something else, apart from rounding."""
         return [d for d in self._all() if not d.is_rounding]
 
     @property
     def rounding(self) -> list[Departure]:
-        """The lines at which the two differ by less than rounding in single precision."""
+        """Return the lines at which the programs differ by less than the rounding of single
+        precision."""
         return [d for d in self._all() if d.is_rounding]
 
     def _all(self) -> Iterator[Departure]:

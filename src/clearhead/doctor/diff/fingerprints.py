@@ -1,4 +1,4 @@
-"""A few numbers for each tensor, by which its equal in another program is found.
+"""Describes each tensor by a few numbers, by which its equal in another program is found.
 
 They do not change if elements are put into another order or if all elements are repeated equally
 often: views, transposes, heads that are split off, and keys that are expanded to more heads keep
@@ -29,7 +29,7 @@ class Fingerprint:
     numbers: tuple[float, ...]
     scale: float
     hidden: float
-    """The share of elements that are infinite, huge or no number."""
+    """The share of elements that are infinite, huge or NaN."""
     count: int
 
     @property
@@ -65,13 +65,14 @@ def fingerprint(tensor: Tensor) -> Fingerprint:
 
 
 def _size(ordered: Tensor) -> float:
-    """The largest absolute value; no number, where one of them is none."""
+    """Return the largest absolute value; NaN if an element is NaN."""
     low, high = float(ordered[0]), float(ordered[-1])
     return high if high != high else max(abs(low), abs(high))
 
 
 def _of_large(values: Tensor) -> Fingerprint:
-    """Without a sort, and without a copy in double precision."""
+    """Compute the fingerprint of a large tensor, without sorting it and without a copy in double
+    precision."""
     low, high = float(values.min()), float(values.max())
     scale = max(abs(low), abs(high), _TINY)
     unit = values / scale
@@ -83,13 +84,14 @@ def _of_large(values: Tensor) -> Fingerprint:
 
 @cache
 def _ranks(n: int) -> Tensor:
-    """Whole numbers, so that repetition picks the same elements."""
+    """Return the ranks, among n sorted elements, whose values are kept. They are whole numbers, so
+    that a repeated tensor keeps the same elements."""
     return (torch.arange(_RANKS + 1) * n // _RANKS).clamp(max=n - 1)
 
 
 def distance(one: Fingerprint, other: Fingerprint) -> float:
     """Return the largest difference, as a share of the larger tensor's size. It is a lower bound
-    for the difference of the elements, and infinite if different shares are masked."""
+    for the difference of the elements, and infinite if the shares of masked elements differ."""
     if abs(one.hidden - other.hidden) > 1e-9:
         return math.inf
     size = max(one.scale, other.scale)
@@ -99,8 +101,8 @@ def distance(one: Fingerprint, other: Fingerprint) -> float:
 
 
 class FingerprintIndex:
-    """The fingerprints of one program, sorted by size, in which those near another fingerprint are
-    searched for."""
+    """An index of a program's fingerprints, sorted by size, in which those close to another
+    fingerprint can be found."""
 
     def __init__(self, prints: dict[int, Fingerprint]) -> None:
         self._places = sorted(prints, key=lambda place: prints[place].scale)
@@ -108,7 +110,7 @@ class FingerprintIndex:
         self._scales = [prints[place].scale for place in self._places]
 
     def near(self, wanted: Fingerprint, bound: float) -> Iterator[tuple[int, float]]:
-        """Return the places of fingerprints within this distance, with their distances."""
+        """Return the places of the fingerprints within this distance, with their distances."""
         low, high = wanted.scale * (1 - 2 * bound), wanted.scale * (1 + 2 * bound)
         for place in self._places[bisect_left(self._scales, low) :]:
             if self._prints[place].scale > high:

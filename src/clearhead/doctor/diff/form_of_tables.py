@@ -8,8 +8,8 @@ from torch import Tensor
 
 def base_of(table: Tensor) -> float | None:
     """Return the base b of frequencies b^(-i/n), read from the frequencies themselves, their
-    powers, or the second row of a table of angles, cosines or sines; None if this is no such
-    table."""
+    powers, or the second row of a table of angles, cosines or sines; None if the table is none of
+    these."""
     table = table.squeeze()
     rows: list[Tensor] = []
     if table.dim() == 1:

@@ -1,4 +1,4 @@
-"""Finds the kind of model of two programs from their answers, if neither states it."""
+"""Finds the kind of two models from their outputs, if neither program states it."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -18,8 +18,8 @@ def unstated(reference: nn.Module, port: nn.Module) -> bool:
 
 
 def assumed_kind(reference: nn.Module, open_as: Callable[[ModelKind], Patient]) -> ModelKind:
-    """Return the first kind of model as which the reference can be called. Of models that take one
-    sequence, those whose earlier outputs change with a later token are encoders."""
+    """Return the first kind of model as which the reference can be called. Models that take one
+    sequence are encoders if a later token changes an earlier output."""
     problems: list[RecognitionError] = []
     for kind in _likely(reference):
         try:
@@ -34,7 +34,8 @@ def assumed_kind(reference: nn.Module, open_as: Callable[[ModelKind], Patient]) 
 
 
 def _likely(model: nn.Module) -> tuple[ModelKind, ...]:
-    """By the arguments: two sequences that it cannot be called without are source and target."""
+    """Return the likely kind by the arguments: two sequences without which the model cannot be
+    called are source and target."""
     if not has_forward(model):
         return ("encoder-decoder", "decoder")
     patient = Patient(model, "decoder", 1, Calls(logits=Form(None, 1).logits))

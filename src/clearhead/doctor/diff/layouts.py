@@ -1,4 +1,4 @@
-"""Brings one tensor into the shape of another: axes in another order, split, merged, or
+"""Brings one tensor into the shape of another: with its axes in another order, split, merged, or
 repeated."""
 
 from collections.abc import Iterator
@@ -13,7 +13,7 @@ _SAME_COLUMN = 1e-6
 
 
 def layouts(value: Tensor, shape: tuple[int, ...], *, strict: bool = False) -> Iterator[Tensor]:
-    """Yield the value in this shape, in every way that keeps its axes, the usual ways first. If
+    """Yield the value in this shape, in every way that keeps whole axes, the usual ways first. If
     there is none, yield its elements in their order, unless `strict`."""
     yield from islice(_layouts(value, tuple(shape), strict), MAX_LAYOUTS)
 
@@ -51,8 +51,9 @@ def _layouts(value: Tensor, shape: tuple[int, ...], strict: bool) -> Iterator[Te
 
 
 def _splits(value: Tensor, target: list[int]) -> Iterator[Tensor]:
-    """The value itself; with one or two axes split into two that the target has; and with one of
-    which the target has a part, and merges the other: heads of a batch with their width."""
+    """Yield the value itself; then with one or two axes split into two that the target has; then
+    with an axis of which the target keeps one part and merges the other into a neighbour, as heads
+    are merged with the batch."""
     yield value
     once = list(_split_once(value, target))
     yield from once
@@ -77,8 +78,8 @@ def _split_once(value: Tensor, target: list[int]) -> Iterator[Tensor]:
 
 
 def _merges(sizes: list[int], order: tuple[int, ...], target: list[int]) -> bool:
-    """Tell whether neighbouring axes of these sizes can be merged to the target, each group in the
-    order in which it was: heads and groups the other way round are another tensor."""
+    """Tell whether neighbouring axes of these sizes can be merged to the target without changing
+    the order within a group: heads and groups in exchanged order are another tensor."""
     rest = list(zip(sizes, order))
     for wanted in target:
         product, last = 1, -1
@@ -93,7 +94,8 @@ def _merges(sizes: list[int], order: tuple[int, ...], target: list[int]) -> bool
 
 
 def _without_repeats(value: Tensor, wanted: int) -> Iterator[Tensor]:
-    """The part of which a value is a repetition: a table of cosines that holds each one twice."""
+    """Return the part of which a value is a repetition, as in a table that holds each cosine
+    twice."""
     if not wanted or not value.numel() or value.numel() % wanted:
         return
     times = value.numel() // wanted
@@ -109,7 +111,7 @@ def _without_repeats(value: Tensor, wanted: int) -> Iterator[Tensor]:
 
 
 def _with_repeats(value: Tensor, shape: tuple[int, ...]) -> Tensor | None:
-    """A value that broadcasts to the shape."""
+    """Return a value that broadcasts to the shape."""
     try:
         return value.expand(shape) if value.dim() <= len(shape) else None
     except RuntimeError:
@@ -119,8 +121,8 @@ def _with_repeats(value: Tensor, shape: tuple[int, ...]) -> Tensor | None:
 def aligned(
     value: Tensor, other: Tensor, tolerance: float, *, strict: bool = False
 ) -> Tensor | None:
-    """Return `other` in the shape of `value`, in the layout in which they are equal; None if there
-    is none."""
+    """Return `other` in the shape of `value`, in the layout in which the two are equal; None if
+    there is none."""
     for layout in layouts(other, tuple(value.shape), strict=strict):
         if close(value, layout, tolerance):
             return layout
@@ -135,8 +137,8 @@ def close(one: Tensor, other: Tensor, tolerance: float) -> bool:
 
 def relative(one: Tensor, other: Tensor) -> float:
     """Return the largest difference of elements, as a share of the largest element. Elements that
-    are masked (huge or infinite) in both count as equal; if only one is masked, the difference is
-    infinite."""
+    are masked (huge or infinite) in both tensors count as equal; if an element is masked in one
+    tensor only, the difference is infinite."""
     one, other = one.to(torch.float64), other.to(torch.float64)
     hidden, also = ~(one.abs() < 1e8), ~(other.abs() < 1e8)
     if not torch.equal(hidden, also):
@@ -149,8 +151,8 @@ def relative(one: Tensor, other: Tensor) -> float:
 
 
 def column_order(wanted: Tensor, given: Tensor) -> Tensor | None:
-    """Return the order in which the columns of one tensor are those of the other; None if there is
-    none. Columns are distinguished by their products with random numbers."""
+    """Return the order in which the columns of one tensor are those of the other; None if they are
+    not the same columns. Columns are distinguished by their products with random numbers."""
     if wanted.shape != given.shape:
         return None
     n = wanted.shape[-1]

@@ -1,4 +1,4 @@
-"""Finds the tensors that both programs have, and the first tensor of the port, on the way to the
+"""Finds the tensors that both programs have, and the first tensors of the port, on the way to the
 output, that the reference does not have."""
 
 import math
@@ -19,8 +19,8 @@ _USUAL_NOISE = 1e-7
 
 
 def side_by_side(one: Recording, other: Recording) -> Iterator[tuple[Operation, Operation | None]]:
-    """Return the operations of a run, each with the same operation of a run in another precision,
-    which may have fewer or more casts."""
+    """Pair each operation of a run with the same operation of a run in another precision, which may
+    have fewer or more casts."""
     seen: Counter[object] = Counter()
     found: dict[object, Operation] = {}
     for operation in other.operations:
@@ -50,14 +50,15 @@ def add_noise(recording: Recording, single: Recording) -> float:
 
 @dataclass
 class Equal:
-    """The equal of a tensor in the other program."""
+    """The equal of a tensor in the other program, with the distance between the two."""
 
     index: int
     distance: float
 
 
 class Matching:
-    """Equals in both directions, for a run of the reference and one of the port."""
+    """The tensors that a run of the reference and a run of the port have in common, in both
+    directions."""
 
     def __init__(self, reference: Recording, port: Recording) -> None:
         self.reference, self.port = reference, port
@@ -66,13 +67,14 @@ class Matching:
         self.of_reference = _Lookup(port).equals(reference.operations)
         self._parts: dict[tuple[int, int], int] = {}
         self.n_parts: dict[int, int] = {}
-        """Into how many a tensor of the reference was divided, by each of its parts."""
+        """For each part of a tensor of the reference, the number of parts into which it was
+        divided."""
         self._in_parts = self._known_in_parts()
         self.port_readers = consumers(port.operations)
         self.reference_readers = consumers(reference.operations)
 
     def equals(self, operations: Iterable[Operation]) -> dict[int, Equal]:
-        """Return the equals of these operations of another run of the port."""
+        """Return the equals of the operations of another run of the port."""
         return self._index.equals(operations)
 
     def knows(self, index: int) -> bool:
@@ -80,14 +82,14 @@ class Matching:
         return index in self.of_port or self.port.operations[index].fingerprint is None
 
     def is_used(self, index: int) -> bool:
-        """Tell whether the port has this tensor of the reference, or all parts of it."""
+        """Tell whether the port has this tensor of the reference, or all of its parts."""
         operations = self.reference.operations
         if index in self.of_reference or operations[index].fingerprint is None:
             return True
         return root(operations, index) in self._in_parts
 
     def _known_in_parts(self) -> set[int]:
-        """Tensors of the reference that a loop of the port computes part by part."""
+        """Return the tensors of the reference that a loop of the port computes part by part."""
         operations = self.reference.operations
         found: set[int] = set()
         ways: dict[object, list[Operation]] = {}
@@ -103,15 +105,16 @@ class Matching:
         return found
 
     def whole(self, operation: Operation) -> Operation:
-        """Return the operation of the reference of whose result this one is a part, or the
-        operation itself if it is no part."""
+        """If this operation is a part of a result of the reference, return the operation that made
+        the whole; otherwise return the operation itself."""
         if operation.nth is None:
             return operation
         operations = self.reference.operations
         return operations[root(operations, operation.inputs[0])]
 
     def count_parts(self, index: int) -> int:
-        """Return into how many parts a tensor of the reference was divided; 0 if it was not."""
+        """Return the number of parts into which a tensor of the reference was divided; 0 if it was
+        not divided."""
         return self.n_parts.get(self.part(index, 0), 0)
 
     def part(self, index: int, nth: int) -> int:
@@ -120,7 +123,7 @@ class Matching:
         return self._parts.get((root(self.reference.operations, index), nth), index)
 
     def forget_outputs(self) -> None:
-        """Let the two outputs, and the tensors of which they are views, count as unknown."""
+        """Count the output of each program, and the tensors of which it is a view, as unknown."""
         for recording, equals in ((self.port, self.of_port), (self.reference, self.of_reference)):
             index = recording.output
             while index is not None:
@@ -129,12 +132,12 @@ class Matching:
                 index = operation.inputs[0] if operation.reorders and operation.inputs else None
 
     def port_frontier(self) -> list[int]:
-        """Return operations of the port on the way to its output that read known tensors but have
-        an unknown result, in the order in which they ran."""
+        """Return the port's operations that read known tensors and have an unknown result, on the
+        way to the output, in the order in which they ran."""
         return _frontier(self.port, self.knows)[0]
 
     def joins(self, side: Role) -> list[int]:
-        """Return computed tensors through which everything unknown passes on its way to the
+        """Return computed tensors through which every unknown tensor passes on its way to the
         output."""
         recording = self.port if side == "port" else self.reference
         frontier, way = _frontier(recording, self.knows if side == "port" else self.is_used)
@@ -154,9 +157,9 @@ class Matching:
 
 def loops(matching: Matching) -> frozenset[tuple[int, int]]:
     """Find places where the port has no equal because it computes in a loop what the reference
-    computes at once. Returns the numbers of elements of the reference's results, and into how many
-    parts the port divides them. In a loop, the same lines make tensors of the same shape several
-    times."""
+    computes at once. Returns, for each such result of the reference, its number of elements and the
+    number of parts into which the port divides it. In a loop, the same lines make tensors of the
+    same shape several times."""
     ours, theirs = matching.port.operations, matching.reference.operations
     unknown = [o for o in ours if o.from_tokens and not matching.knows(o.index)]
     times = Counter((o.lines, o.name, o.shape) for o in unknown if not o.reorders)
@@ -205,8 +208,9 @@ class _Lookup:
         return found
 
     def _equal(self, operation: Operation) -> Equal | None:
-        """Constants may be rounded, since tables are stored in single precision, and what depends
-        on such a constant; anything else is equal in double precision or it is not."""
+        """Return the equal of an operation. Stored tables, and what depends on them, may be
+        rounded, since tables are stored in single precision; all other tensors must be equal in
+        double precision."""
         wanted = operation.fingerprint
         assert wanted is not None
         rounds = operation.rounded or not operation.from_tokens
@@ -228,7 +232,8 @@ class _Lookup:
 
 
 def _frontier(recording: Recording, is_known: Callable[[int], bool]) -> tuple[list[int], set[int]]:
-    """The first unknown operations, and all unknown ones on the way from them to the output."""
+    """Return the first unknown operations, and all unknown operations between them and the
+    output."""
     assert recording.output is not None
     todo, seen, found = [recording.output], set[int](), []
     while todo:

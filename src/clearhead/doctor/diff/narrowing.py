@@ -1,6 +1,6 @@
-"""Narrows a place where the reference's value restores the rest of the run. If an operation that is
-given the inputs of the reference's operation computes the same as the reference, it is not to
-blame; its inputs are."""
+"""Narrows a place where the reference's value restores the rest of the run. If the port's
+operation, given the inputs of the reference's operation, computes the same as the reference, then
+its inputs are to blame and not the operation."""
 
 from collections.abc import Callable, Iterator
 from dataclasses import replace
@@ -47,9 +47,9 @@ def narrowed(substitution: Substitution, cut: Cut, depth: int = _DEPTH) -> list[
 def _other_operands(
     substitution: Substitution, cut: Cut, source: int, theirs: int, depth: int
 ) -> list[Cut]:
-    """The operands that make a tensor another one: a product of swapped factors is turned round,
-    and each factor is another tensor; what is right elsewhere may be made here with the wrong
-    weights."""
+    """Return the operands that make a tensor differ. If the factors of a product are swapped, the
+    product is transposed and each factor is another tensor. A tensor that is right elsewhere may be
+    made here with the wrong weights."""
     maker = substitution.operations[substitution.root(source)]
     if not maker.from_tokens or maker.dtype.is_complex or not depth:
         return []
@@ -81,8 +81,9 @@ def _is_at_hand(substitution: Substitution, cuts: list[Cut]) -> bool:
 
 
 def _what_it_reads(substitution: Substitution, cut: Cut) -> list[tuple[int, int, Tensor]] | None:
-    """Inputs of the port's operation that are not the reference's, if with the reference's inputs
-    the two results are equal: of the port, of the reference, and the value for the port."""
+    """Return the inputs of the port's operation that differ from the reference's, if with the
+    reference's inputs the two results are equal. Each is an input of the port, an input of the
+    reference, and the value for the port."""
     mine, theirs = substitution.operations[cut.index], _behind_parts(substitution, cut.reference)
     for pairs in _pairings(substitution, mine, theirs):
         own = {i: substitution.replay.value(i) for i, _ in pairs}
@@ -105,8 +106,8 @@ def _what_it_reads(substitution: Substitution, cut: Cut) -> list[tuple[int, int,
 
 
 def _behind_parts(substitution: Substitution, index: int) -> Operation:
-    """The operation that made a tensor of the reference. Part by part it is the same operation on
-    parts of what it reads."""
+    """Return the operation that made a tensor of the reference. If the tensor is a part, the
+    operation reads the corresponding parts of its inputs."""
     maker = substitution.theirs[root(substitution.theirs, index)]
     if maker.nth is None:
         return maker
@@ -119,8 +120,8 @@ def _behind_parts(substitution: Substitution, index: int) -> Operation:
 def _pairings(
     substitution: Substitution, mine: Operation, theirs: Operation
 ) -> Iterator[list[tuple[int, int]]]:
-    """Which input of the one may stand for which of the other: by their order; or only those that
-    have no equal, where the two operations are of different kinds."""
+    """Yield pairs of inputs that may correspond: in their order or, if the operations are of
+    different kinds, only the inputs without an equal."""
     if mine.name == theirs.name and len(mine.inputs) == len(theirs.inputs):
         yield list(zip(mine.inputs, theirs.inputs))
         if mine.name in _COMMUTES and len(theirs.inputs) == 2:
@@ -139,8 +140,9 @@ def _pairings(
 
 
 def _wrong_terms(substitution: Substitution, cut: Cut) -> list[tuple[Cut, int, int, Tensor]]:
-    """Sums have no order: of the terms of both, those without an equal, if with the reference's the
-    sums are equal. For each, the sum that reads it, both terms, and the value for the port."""
+    """Return the terms of two sums that differ, if the sums are equal with the reference's terms;
+    the order of the terms does not matter. For each term: the sum that reads it, the term in each
+    program, and the value for the port."""
     ours = _terms(substitution.operations, substitution.matching.knows, cut.index)
     theirs = _terms(
         substitution.theirs, substitution.matching.is_used, root(substitution.theirs, cut.reference)
@@ -179,7 +181,7 @@ def _wrong_terms(substitution: Substitution, cut: Cut) -> list[tuple[Cut, int, i
 
 
 def _have_common_weights(substitution: Substitution, i: int, j: int) -> bool:
-    """Tell whether two terms are made with the same parameter, by their last operations."""
+    """Tell whether the last operations that made two terms use the same parameter."""
     ours, theirs = _last_weights(substitution.operations, i), _last_weights(substitution.theirs, j)
     return any(distance(one, other) <= _EXACT for one in ours for other in theirs)
 
@@ -204,7 +206,7 @@ def _are_equal(mine: Operation, theirs: Operation) -> bool:
 def _terms(
     operations: list[Operation], is_known: Callable[[int], bool], index: int
 ) -> list[tuple[int, int]]:
-    """What a chain of unknown sums adds up, each with the sum that reads it."""
+    """Return the terms of a chain of unknown sums, each with the sum that reads it."""
     terms: list[tuple[int, int]] = []
     for i in operations[index].inputs if operations[index].name in ("add", "add_") else ():
         inner = root(operations, i)
@@ -218,9 +220,10 @@ def _terms(
 
 
 def _is_alike(substitution: Substitution, cut: Cut, inputs: list[tuple[int, int, Tensor]]) -> bool:
-    """Where several inputs differ, and one of them is a tensor that the port has elsewhere, the two
-    compute the same kind of thing in other steps: a tanh by exponentials, say. Where a term of a
-    sum is a term of the reference's as well, the sums are in another order."""
+    """Tell whether the two operations are the same kind of step. If several inputs differ and the
+    port has one of them elsewhere, the two programs compute the same thing in other steps, such as
+    a tanh by exponentials. If a term of the port's sum is a term of the reference's as well, the
+    sums are in another order."""
     if len(inputs) == 1:
         return True
     if substitution.operations[cut.index].name in ("add", "add_"):
@@ -241,9 +244,9 @@ def _tolerance(mine: Operation, theirs: Operation) -> float:
 def _in_own_order(
     pairs: list[tuple[int, int]], own: dict[int, Tensor], other: dict[int, Tensor]
 ) -> dict[int, Tensor]:
-    """The reference's factors, in the port's order of the axis over which a product sums: it does
-    not depend on an order that both factors have. Where one factor is the reference's up to this
-    order, the other one is to blame for what is left."""
+    """Return the reference's two factors in the port's order of the axis over which a product sums,
+    because the result does not depend on an order that the factors share. If one factor is the
+    reference's up to this order, the other factor is to blame for the rest."""
     (a, b), (c, d) = pairs
     if other[b].shape[-1] != other[d].shape[-2]:
         return {}
@@ -301,7 +304,7 @@ def _gives(substitution: Substitution, cut: Cut, swaps: tuple[Swap, ...]) -> boo
 def _behind(
     substitution: Substitution, cut: Cut, source: int, index: int, value: Tensor, depth: int
 ) -> list[Cut]:
-    """What is to blame for one input that is not the reference's."""
+    """Return the cuts that explain one input that is not the reference's."""
     mine, theirs = substitution.operations[cut.index], root(substitution.theirs, index)
     maker = substitution.operations[substitution.root(source)]
     calls = frozenset({mine.call})
@@ -348,8 +351,8 @@ def _behind(
 def _leads_to(
     substitution: Substitution, base: int, layout: Tensor, source: int, value: Tensor
 ) -> bool:
-    """Tell whether with this layout of one tensor another, which is only reordered from it, is
-    right."""
+    """Tell whether `value` is right if one tensor has this layout; `value` is only a reordering of
+    that tensor."""
     if source == base:
         return False
     try:
@@ -364,8 +367,8 @@ def _leads_to(
 def _out_of_order(
     substitution: Substitution, cut: Cut, source: int, index: int, value: Tensor
 ) -> Cut:
-    """The elements are the reference's: the operation on the way here that put them into another
-    order is the first whose result no layout makes equal."""
+    """Return the operation that puts elements into another order, for elements that are the
+    reference's: the first operation on the way here whose result no layout makes equal."""
     chain = [source]
     while substitution.operations[chain[-1]].reorders and substitution.operations[chain[-1]].inputs:
         chain.append(substitution.operations[chain[-1]].inputs[0])

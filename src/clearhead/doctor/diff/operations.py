@@ -15,7 +15,7 @@ from .fingerprints import Fingerprint, fingerprint
 
 @dataclass(frozen=True, slots=True)
 class SourceLine:
-    """A line of somebody's code."""
+    """A line of the user's source code."""
 
     file: str
     line: int
@@ -23,7 +23,7 @@ class SourceLine:
 
     @property
     def text(self) -> str:
-        """The text of the line."""
+        """Return the text of the line."""
         return getline(self.file, self.line).strip()
 
     def __str__(self) -> str:
@@ -31,9 +31,10 @@ class SourceLine:
 
 
 LOW = (torch.bfloat16, torch.float16)
-"""A cast to one of these rounds."""
+"""Number formats to which a cast rounds."""
 LEAVES = ("parameter", "buffer", "input", "constant")
-"""What no operation of the run made: a constant is a tensor that is neither of the others."""
+"""Kinds of tensors that no operation of the run made. A constant is neither a parameter nor a
+buffer nor an input."""
 
 # The same numbers in another order or shape, or some of them.
 _ORDER = {
@@ -56,9 +57,10 @@ class Operation:
     """One tensor of a run: the operation that made it, or a leaf."""
 
     index: int
-    """Its number in the run: the same in every run of the same program on the same inputs."""
+    """The number of the operation in its run: the same in every run of the same program on the same
+    inputs."""
     name: str
-    """torch's name without the overload, `mul`; one of LEAVES for a leaf."""
+    """torch's name without the overload, such as `mul`; one of LEAVES for a leaf."""
     lines: tuple[SourceLine, ...]
     """The user's lines on the stack, the innermost first."""
     inputs: tuple[int, ...]
@@ -66,24 +68,25 @@ class Operation:
     shape: tuple[int, ...]
     dtype: torch.dtype
     from_tokens: bool
-    """True if its values depend on the inputs of the model."""
+    """True if the values depend on the inputs of the model."""
     label: str = ""
-    """A leaf's name in the model."""
+    """For a leaf, its name in the model."""
     part_of: str = ""
-    """The fused operation that was decomposed into this one and others."""
+    """The fused operation that was decomposed into this operation and others."""
     fingerprint: Fingerprint | None = None
     dims: tuple[int, ...] = ()
-    """The whole numbers among its arguments: axes, sizes."""
+    """The whole numbers among the arguments: axes and sizes."""
     call: int = -1
-    """The number of the call that made it; operations with several results share one."""
+    """The number of the call that made the tensor; operations with several results share one."""
     frames: tuple[int, ...] = ()
     """For each line, the number of the function call that it belongs to."""
     noise: float = 0.0
-    """How far a run in single precision is from one in double precision, here."""
+    """The distance here between a run in single precision and a run in double precision."""
     rounded: bool = False
-    """True if it depends on a table that one of the programs stores in single precision."""
+    """True if the tensor depends on a table that one of the programs stores in single precision."""
     nth: int | None = None
-    """Which part of its input it is, where the other program computes part by part, in a loop."""
+    """The number of the part of its input that this tensor is, if the other program computes part
+    by part, in a loop."""
 
     @property
     def is_leaf(self) -> bool:
@@ -130,7 +133,7 @@ class Operation:
 
 
 def consumers(operations: Iterable[Operation]) -> dict[int, list[int]]:
-    """Return for each operation the ones that read it."""
+    """Return, for each operation, the operations that read it."""
     found: dict[int, list[int]] = {}
     for operation in operations:
         for source in dict.fromkeys(operation.inputs):
@@ -139,7 +142,7 @@ def consumers(operations: Iterable[Operation]) -> dict[int, list[int]]:
 
 
 def root(operations: list[Operation], index: int) -> int:
-    """Return the operation whose elements this one only puts into another order."""
+    """Return the operation whose elements this operation only puts into another order."""
     while operations[index].reorders and operations[index].inputs:
         index = operations[index].inputs[0]
     return index
@@ -149,7 +152,7 @@ def split_shape(
     operations: list[Operation], readers: dict[int, list[int]], index: int
 ) -> tuple[int, ...]:
     """Return a tensor's shape before lengths and batches were merged for a product, or after they
-    are split again, because it shows their order. The last axis does not change."""
+    are split again: this shape shows their order. The last axis does not change."""
     here = operations[index]
 
     def fits(operation: Operation) -> bool:
@@ -194,8 +197,8 @@ class Leaf:
 
     @cached_property
     def fingerprint(self) -> Fingerprint:
-        """The fingerprint, which is computed when it is first needed and then kept, because a table
-        of words is large."""
+        """Return the fingerprint. It is computed when it is first needed and then kept, because an
+        embedding table is large."""
         return fingerprint(self.tensor)
 
 

@@ -1,4 +1,4 @@
-"""Writes a comparison as one self-contained HTML page, with both sources side by side."""
+"""Writes a comparison as one self-contained HTML page that shows the two sources side by side."""
 
 from html import escape
 from linecache import getlines
@@ -74,7 +74,7 @@ def as_html(report: PortFacts, language: Language = "en") -> str:
 
 
 def as_fragment(report: PortFacts, language: Language = "en") -> str:
-    """Return the same page for a notebook, in a frame of its own."""
+    """Return the same page for a notebook, inside a frame."""
     page = escape(as_html(report, language), quote=True)
     return (
         f'<iframe srcdoc="{page}" sandbox style="width: 100%; height: 40rem; border: 0"></iframe>'
@@ -115,7 +115,7 @@ def _departure(departure: Departure, language: Language) -> str:
 
 
 def _side(role: str, lines: tuple[SourceLine, ...], language: Language) -> str:
-    """The source around the lines, with them marked; one excerpt for each file."""
+    """Return the source around the marked lines, with one excerpt for each file."""
     files: dict[str, set[int]] = {}
     for line in lines:
         files.setdefault(line.file, set()).add(line.line)

@@ -1,4 +1,5 @@
-"""Finds the line of the port to which a departure belongs, and the reference's line beside it."""
+"""Finds the line of the port to which a departure belongs, and the corresponding line of the
+reference."""
 
 from .evidence import Cause, Evidence
 from .operations import Operation, SourceLine, root, shared_line
@@ -13,16 +14,17 @@ from .settings_in_source import (
 )
 
 _OF_THE_PRODUCER = ("residual", "factor", "bias", "term", "function")
-"""Missing behind the line that makes a tensor; anything else is missing where it is read."""
+"""Kinds of operations that are missing after the line that makes a tensor; all other kinds are
+missing where the tensor is read."""
 
 _TERMS = ("residual", "bias", "term")
 
 _NUMBERS = ("factor", "epsilon", "number", "base")
-"""Causes that are a number of the port: where it is set, a reader would change it."""
+"""Causes that are a number in the port. A reader would change the line that sets it."""
 
 
 def port_line(evidence: Evidence, cause: Cause | None) -> SourceLine | None:
-    """Return the line where a reader would change the port."""
+    """Return the line of the port that a reader would change."""
     line = _line_that_computes(evidence, cause)
     if line is None:
         return None
@@ -72,8 +74,8 @@ def _line_that_computes(evidence: Evidence, cause: Cause | None) -> SourceLine |
 
 
 def _line_that_lacks(evidence: Evidence, kind: str, readers: list[Operation]) -> SourceLine | None:
-    """An operation is missing between a tensor and what reads it: the line that makes the tensor,
-    or the line that reads it."""
+    """If an operation is missing between a tensor and what reads it, return the line that makes the
+    tensor, or the line that reads it."""
     source = evidence.s.operations[evidence.s.root(evidence.cut.source)]
     if not kind.endswith(_OF_THE_PRODUCER):
         return _line_that_takes_up(evidence, source, readers)
@@ -94,7 +96,7 @@ def _line_that_lacks(evidence: Evidence, kind: str, readers: list[Operation]) ->
 def _line_that_takes_up(
     evidence: Evidence, source: Operation, readers: list[Operation]
 ) -> SourceLine | None:
-    """Where a tensor is first read."""
+    """Return the line that first reads a tensor."""
     # A cast or a view in the line that makes a tensor does not read it.
     readers = _behind_views(evidence, readers, beside=source) or readers
     passed = where_passed_on(source, readers)
@@ -102,8 +104,8 @@ def _line_that_takes_up(
 
 
 def _line_that_reads_another(evidence: Evidence, readers: list[Operation]) -> SourceLine | None:
-    """An operation reads another tensor: the line that reads a leaf, or at which the result and
-    what it is made of meet."""
+    """If an operation reads another tensor, return the line that reads it if it is a leaf, or else
+    the line at which the result and that tensor meet."""
     source = evidence.s.operations[evidence.s.root(evidence.cut.source)]
     if source.is_leaf:
         return readers[0].line if readers else evidence.mine.line
@@ -113,7 +115,8 @@ def _line_that_reads_another(evidence: Evidence, readers: list[Operation]) -> So
 def _line_of_the_result(
     evidence: Evidence, kind: str, readers: list[Operation]
 ) -> SourceLine | None:
-    """A result is another, or is superfluous: the line that makes it, or that takes it up."""
+    """If a result is wrong or superfluous, return the line that makes it, or that first reads
+    it."""
     cut, mine = evidence.cut, evidence.mine
     after = _readers(evidence, mine.index)
     if not after and kind in ("missing_function", "missing_norm"):
@@ -131,7 +134,7 @@ def _line_of_the_result(
 
 def _is_where_it_is_read(evidence: Evidence) -> bool:
     """Tell whether the reference computes the value on the line that reads it, and not on the line
-    that makes what it is computed from."""
+    that makes its inputs."""
     theirs, matching = evidence.s.theirs, evidence.s.matching
     here = theirs[root(theirs, evidence.cut.reference)]
     made = [theirs[root(theirs, i)] for i in here.inputs if theirs[i].from_tokens]
@@ -148,8 +151,8 @@ def _is_where_it_is_read(evidence: Evidence) -> bool:
 
 
 def _where_read(source: Operation, readers: list[Operation]) -> SourceLine | None:
-    """The innermost line at which all read a tensor; where several lines of the function that makes
-    it do, the line that makes it."""
+    """Return the innermost line at which all readers read a tensor. If the function that makes the
+    tensor reads it on several lines, return the line that makes it."""
     for frame, line in zip(source.frames, source.lines):
         if all(frame in reader.frames for reader in readers):
             read = {r.lines[r.frames.index(frame)] for r in readers}
@@ -158,7 +161,7 @@ def _where_read(source: Operation, readers: list[Operation]) -> SourceLine | Non
 
 
 def _where_counted(evidence: Evidence) -> SourceLine | None:
-    """The line that counts positions: the last one that makes different whole numbers for a
+    """Return the line that counts positions: the last line that makes different whole numbers for a
     table."""
     operations = evidence.s.operations
     made = [operations[index] for index in evidence.makers(evidence.at)]
@@ -170,8 +173,8 @@ def _where_counted(evidence: Evidence) -> SourceLine | None:
 
 
 def _caller_to_blame(evidence: Evidence, line: SourceLine) -> SourceLine:
-    """A line that computes what it should where another one calls it is not to blame: the line that
-    calls it here is."""
+    """Return the line to blame for a call. A line that computes the right result for another caller
+    is not to blame; the line that calls it here is."""
     s = evidence.s
     readers = [o for o in s.operations if o.call in evidence.cut.calls]
     behind = _readers(evidence, evidence.mine.index) if evidence.cut.kind == "insert" else []
@@ -204,7 +207,7 @@ def _caller_to_blame(evidence: Evidence, line: SourceLine) -> SourceLine:
 
 
 def _readers(evidence: Evidence, index: int) -> list[Operation]:
-    """What computes with a tensor, or with another view of it."""
+    """Return the operations that compute with a tensor, or with another view of it."""
     indices = evidence.s.matching.port_readers.get(index, ())
     return _behind_views(evidence, [evidence.s.operations[i] for i in indices])
 
@@ -212,8 +215,8 @@ def _readers(evidence: Evidence, index: int) -> list[Operation]:
 def _behind_views(
     evidence: Evidence, readers: list[Operation], *, beside: Operation | None = None
 ) -> list[Operation]:
-    """The operations; in the place of one that only reorders, what reads its result. With `beside`,
-    this goes for those at its line alone."""
+    """Return the readers, but replace each operation that only reorders by the readers of its
+    result. With `beside`, replace only operations at the line of `beside`."""
     behind: list[Operation] = []
     for reader in readers:
         is_passed = reader.reorders and (beside is None or reader.line == beside.line)
@@ -222,7 +225,8 @@ def _behind_views(
 
 
 def _first_with_its_values(operations: list[Operation], maker: Operation) -> Operation:
-    """The operation that made these numbers, behind additions of zeros and the like."""
+    """Return the operation that first made these numbers, before additions of zeros and similar
+    steps."""
     while not maker.is_leaf:
         same = [i for i in maker.inputs if operations[i].fingerprint == maker.fingerprint]
         if maker.selects:
@@ -234,7 +238,8 @@ def _first_with_its_values(operations: list[Operation], maker: Operation) -> Ope
 
 
 def _first_reading(evidence: Evidence, source: Operation) -> SourceLine | None:
-    """The line that first takes up a tensor on the way to an operation that reads a view of it."""
+    """Return the line that first reads a tensor, on the way to an operation that reads a view of
+    it."""
     index, line = evidence.cut.source, None
     while index != source.index and evidence.s.operations[index].inputs:
         line = evidence.s.operations[index].line
@@ -250,7 +255,7 @@ def region_lines(operations: list[Operation], result: Operation) -> tuple[Source
 
 
 def _same_line(operations: list[Operation]) -> SourceLine | None:
-    """The innermost line that all of them were made at."""
+    """Return the innermost line at which all of the operations were made."""
     first, *others = operations
     for frame, line in zip(first.frames, first.lines):
         if all((frame, line) in zip(other.frames, other.lines) for other in others):

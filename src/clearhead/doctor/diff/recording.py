@@ -1,5 +1,5 @@
 """Runs a model and records each operation: fingerprints are kept, tensors are not. A second run
-repeats it, keeps the tensors that are wanted, and replaces some by other values."""
+repeats the first, keeps the tensors that are needed, and replaces some by other values."""
 
 import sys
 from collections.abc import Callable, Mapping
@@ -31,10 +31,10 @@ class Swap:
     """Another value for an input of some calls."""
 
     source: int
-    """The operation whose result is not used."""
+    """The operation whose result is replaced."""
     value: Tensor
     calls: frozenset[int] | None = None
-    """Which calls read the other value; None: all."""
+    """The calls that read the other value; None: all calls."""
 
 
 @dataclass(frozen=True)
@@ -42,21 +42,21 @@ class Plan:
     """What a run does besides recording."""
 
     replace: Mapping[int, Tensor] = field(default_factory=dict)
-    """Values in place of results, by their operation."""
+    """Values that replace results, by operation."""
     swaps: tuple[Swap, ...] = ()
     scalars: Mapping[int, tuple[float, float]] = field(default_factory=dict)
-    """By call: a number among its arguments, and the one that takes its place."""
+    """By call: a number among its arguments, and the number that replaces it."""
     keep: frozenset[int] = frozenset()
-    """Operations whose values are asked for."""
+    """The operations whose values are needed."""
     prints_from: int = 0
-    """Earlier results get no fingerprint."""
+    """Results before this operation get no fingerprint."""
     stop_after: int | None = None
-    """The run ends behind this operation: nothing later is asked about."""
+    """The run ends after this operation, because nothing later is needed."""
     precision: torch.dtype | None = torch.float64
-    """The precision of all floating-point numbers; None: each as the program says."""
+    """The precision of all floating-point numbers; None: as the program sets it."""
     parts: frozenset[tuple[int, int]] = frozenset()
-    """Results with so many elements are also recorded in parts, along each axis of this size: the
-    other program may compute the parts in a loop, for example over heads."""
+    """Results with so many elements are also recorded in parts, along each axis of the given size:
+    the other program may compute the parts in a loop, for example over heads."""
 
 
 def mapped(arguments: Any, change: Callable[[Any], Any]) -> Any:
@@ -76,8 +76,9 @@ def tensors_in(arguments: Any) -> list[Tensor]:
 
 
 def like(value: Tensor, tensor: Tensor) -> Tensor:
-    """Return a value in the shape and memory order of a tensor. If a program reshapes, the memory
-    order decides whether it copies. Few bits would round the value."""
+    """Return a value in the shape and memory order of a tensor. The memory order decides whether a
+    program that reshapes makes a copy. A data type of few bits is not adopted, because it would
+    round the value."""
     value = value.to(value.dtype if tensor.dtype in LOW else tensor.dtype).reshape(tensor.shape)
     if 0 in tensor.stride() and tensor.numel() > 1:  # expanded: its elements share memory
         return value.clone()
@@ -89,7 +90,7 @@ class Slot:
     """The place of a tensor among the arguments of a call."""
 
     index: int
-    """The operation that made it."""
+    """The operation that made the tensor."""
 
 
 @dataclass(frozen=True)
@@ -104,21 +105,22 @@ class RecordedCall:
 
 @dataclass
 class Recording:
-    """What a run has recorded."""
+    """What was recorded in a run."""
 
     operations: list[Operation]
     steps: list[RecordedCall]
     """The recorded calls by their number."""
     output: int | None
-    """The operation that made the logits; None if the run was stopped."""
+    """The operation that made the logits; None if the run was ended early."""
     logits: Tensor | None
     values: dict[int, Tensor]
     n_low: int = 0
-    """How often the program casts to a precision below 32 bits."""
+    """The number of casts to a precision below 32 bits."""
 
 
 class _StopRunError(BaseException):
-    """Ends a run; not an Exception, which the model's own code might catch."""
+    """Raised to end a run. It is not an Exception, because the model's own code might catch
+    that."""
 
 
 def record(
@@ -249,7 +251,7 @@ class _Recorder(TorchDispatchMode):
         return Slot(self.index_of(value)) if isinstance(value, torch.Tensor) else value
 
     def index_of(self, tensor: Tensor) -> int:
-        """Return the operation that made this tensor. New tensors become leaves."""
+        """Return the operation that made this tensor. A new tensor becomes a leaf."""
         now = len(self.operations)
         written = self._written.get(_storage(tensor))
         if tensor in self._seen:
@@ -314,7 +316,8 @@ class _Recorder(TorchDispatchMode):
         return tensor
 
     def _add_parts(self, tensor: Tensor, made: int) -> None:
-        """Once for all views of a result: of an axis, or of the last, before heads are split."""
+        """Record the parts of a result, once for all of its views: along an axis, or along the last
+        axis before heads are split."""
         for n in sorted(n for count, n in self.plan.parts if count == tensor.numel()):
             axes = [axis for axis, size in enumerate(tensor.shape) if size == n]
             width, rest = divmod(tensor.shape[-1], n)
@@ -330,7 +333,8 @@ class _Recorder(TorchDispatchMode):
             self._nth = None
 
     def _user_lines(self) -> tuple[tuple[SourceLine, ...], tuple[int, ...]]:
-        """The user's lines on the stack, and the numbers of the calls that they belong to."""
+        """Return the user's lines on the stack, and the numbers of the calls that they belong
+        to."""
         stack: list[Any] = []
         frame: Any = sys._getframe(2)
         while frame is not None:
@@ -376,7 +380,8 @@ def _kinds(func: Any) -> tuple[str, ...]:
 def _numbers(
     func: Any, args: Any, kwargs: dict[str, Any]
 ) -> tuple[tuple[float, ...], tuple[int, ...]]:
-    """The numbers that it computes with, and those that are axes and sizes."""
+    """Return the numbers with which the operation computes, and the whole numbers that are axes and
+    sizes."""
     scalars: list[float] = []
     dims: list[int] = []
     for value, kind in zip(args, _kinds(func)):
@@ -395,6 +400,7 @@ def _numbers(
 
 @cache
 def _is_users(file: str) -> bool:
-    """Not torch's, the doctor's or Python's own, and not a wrapper around somebody's function."""
+    """Tell whether a file is the user's: not torch's, the doctor's or Python's own, and not a
+    wrapper around a function."""
     parts = "/jaxtyping/", "/beartype/", "/contextlib.py", "/functools.py", "/_pytest/", "/pluggy/"
     return not file.startswith((*own_folders(), "<")) and not any(part in file for part in parts)

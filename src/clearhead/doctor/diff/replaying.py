@@ -15,24 +15,25 @@ from .sides import Program
 
 
 class CannotReplayError(Exception):
-    """Raised if memory that several tensors share was written: then only the model itself can be
+    """Raised if memory that several tensors share was written to. Then only the model itself can be
     run again."""
 
 
 @dataclass
 class ChangedValues:
-    """Other values in a run."""
+    """Values that are changed in a replay."""
 
     replace: Mapping[int, Tensor] = field(default_factory=dict)
     swaps: tuple[Swap, ...] = ()
     scalars: Mapping[int, tuple[float, float]] = field(default_factory=dict)
-    """By call: a number among its arguments, and the one in its place."""
+    """By call: a number among its arguments, and the number that replaces it."""
     dims: Mapping[int, tuple[int, int]] = field(default_factory=dict)
-    """By call: an axis, and the one in its place."""
+    """By call: an axis among its arguments, and the axis that replaces it."""
 
 
 class Replay:
-    """The operations that depend on some tensors, up to a last one, and all values they need."""
+    """The operations that depend on some tensors, up to a last operation, and all values that they
+    need."""
 
     def __init__(
         self, side: Program, recording: Recording, seeds: Iterable[int], last: int
@@ -57,7 +58,8 @@ class Replay:
         self._shared = {i for i in reached if self.operations[i].name == "written"}
 
     def _is_light(self, index: int) -> bool:
-        """A parameter, or another view of one: not kept, since it may be large."""
+        """Tell whether a tensor is a parameter or a view of one. Its value is not kept, since it
+        may be large."""
         operation = self.operations[index]
         if operation.name == "parameter":
             return True
@@ -77,7 +79,7 @@ class Replay:
         return self.values[index]
 
     def change(self, change: ChangedValues, stop_after: int | None = None) -> dict[int, Tensor]:
-        """Return the results that differ with this change."""
+        """Return the results that differ after this change."""
         last = self.last if stop_after is None else min(stop_after, self.last)
         changed = {
             i: like(value, self.value(i)) for i, value in change.replace.items() if i <= self.last

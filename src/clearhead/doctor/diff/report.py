@@ -17,7 +17,7 @@ class PortReport(PortFacts):
     """The result of `diff`: weights, departures, and steps with a cache."""
 
     def to_json(self, language: Language = "en") -> str:
-        """Facts and sentences; the facts are the same in every language."""
+        """Return the facts and the sentences; the facts are the same in every language."""
         content = {
             "reference": self.reference,
             "port": self.port,
@@ -58,7 +58,7 @@ class PortReport(PortFacts):
         yield f"{word('verdict', 'en')}: {verdict_text(self, 'en')}"
 
     def _repr_html_(self) -> str:
-        """The report in a notebook."""
+        """Return the report for a notebook."""
         from .page import as_fragment
 
         return as_fragment(self)

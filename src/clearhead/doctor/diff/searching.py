@@ -1,4 +1,4 @@
-"""Finds by trying which value of the reference goes where in the port. The port departs at the
+"""Finds by trying which value of the reference belongs where in the port. The port departs at the
 place after which most tensors have an equal."""
 
 import math
@@ -16,12 +16,13 @@ from .substituting import Substitution
 
 _MAX_TRIALS = 400
 _MIN_TRIALS = 40
-"""The number of trials that are made however long they take, and made after the best one."""
+"""The number of trials that are made however long they take. As many trials without a better result
+end the search."""
 _SECONDS = 8.0
 _TIES = 4
 _LAYOUTS = 3
 _BYPASSED = 8
-"""The number of unknown results that a known tensor is tried for."""
+"""The number of unknown results in whose place a known tensor is tried."""
 
 # A trial's rank: how many unknown results of both programs come before its two, and these. Trials
 # with a lower rank are made first.
@@ -30,14 +31,14 @@ _OTHER_LAYOUT = 2
 _BYPASS = 4
 _INSERTION = 3
 _JOINED = 3
-"""The rank is divided by this where everything unknown meets: one value restores all that
-follows."""
+"""The rank is divided by this at a place through which every unknown tensor passes, because one
+value restores everything after it."""
 
 
 def best_cuts(s: Substitution, earlier: Collection[Cut] = ()) -> list[Cut]:
     """Return the trial after which most tensors have an equal again, and others that restore as
-    many; empty if none helps. Earlier cuts at the same lines are tried first, because a bug in one
-    layer is in all layers."""
+    many; empty if no trial helps. Places at the lines of earlier cuts are tried first, because a
+    bug in one layer is in all layers."""
     trials = _Trials(s).sorted()
     patterns = {_pattern(s, cut) for cut in earlier}
     best = _best_of(s, (cut for cut in trials if _pattern(s, cut) in patterns))
@@ -75,13 +76,14 @@ def _best_of(s: Substitution, trials: Iterable[Cut]) -> list[Cut]:
 
 
 def _pattern(s: Substitution, cut: Cut) -> tuple[object, ...]:
-    """The lines of both programs at which a cut is."""
+    """Return the line in each program at which a cut is, and the kinds of operations."""
     mine, theirs = s.operations[cut.index], s.theirs[cut.reference]
     return (cut.kind, mine.name, mine.line, mine.shape, theirs.name, theirs.line)
 
 
 def _at_the_output(s: Substitution) -> list[Cut]:
-    """Nothing follows the output that could be compared: its own operation is the place."""
+    """Return a cut at the output's own operation. It is used if no other trial helps, because
+    nothing after the output could be compared."""
     end, their_end = s.matching.port.output, s.matching.reference.output
     assert end is not None and their_end is not None
     maker = s.root(end)
@@ -92,12 +94,12 @@ def _at_the_output(s: Substitution) -> list[Cut]:
 
 
 def _fitting(s: Substitution, mine: int, theirs: int) -> list[Tensor]:
-    """The first layouts; not the first one turned round."""
+    """Return the first layouts, without transposes of earlier ones."""
     return _unturned(s.layouts(mine, theirs))[:_LAYOUTS]
 
 
 class _Trials:
-    """Values of the reference, each in a place of the port."""
+    """The trials: values of the reference, each at a place of the port."""
 
     def __init__(self, s: Substitution) -> None:
         self.s = s
@@ -108,7 +110,7 @@ class _Trials:
             self._add_parts()
 
     def _add_parts(self) -> None:
-        """Where the port computes part by part, the parts of the reference's results."""
+        """Add the parts of the reference's results, if the port computes part by part."""
         times: Counter[object] = Counter()
         for operation in self.s.operations:
             key = operation.lines, operation.name, operation.shape
@@ -121,13 +123,13 @@ class _Trials:
                 self._distances[index] = self._distances[whole]
 
     def sorted(self) -> list[Cut]:
-        """Return the likeliest first."""
+        """Return the trials, the likeliest first."""
         self.s.their_values(set(self._candidates))  # one run of the reference gives all of them
         ranked = [*self._replacements(), *self._bypasses(), *self._insertions()]
         return [cut for _, cut in sorted(ranked, key=lambda trial: trial[0])]
 
     def _replacements(self) -> Iterator[tuple[int, Cut]]:
-        """The reference's value in the place of a result."""
+        """Yield trials in which the reference's value replaces a result."""
         s = self.s
         for distance, index in enumerate(s.port_side.unknown):
             mine = s.operations[index]
@@ -155,7 +157,7 @@ class _Trials:
         return self._is_its_turn(mine.index, theirs)
 
     def _bypasses(self) -> Iterator[tuple[int, Cut]]:
-        """A known tensor in the place of what is made of it."""
+        """Yield trials in which a known tensor replaces what is made from it."""
         s, entries = self.s, self.s.entries()
         values = {i: s.replay.value(i) for i in entries}
         for distance, index in enumerate(s.port_side.unknown[:_BYPASSED]):
@@ -170,7 +172,8 @@ class _Trials:
                     yield distance + _BYPASS, Cut("bypass", index, theirs, value, source)
 
     def _insertions(self) -> Iterator[tuple[int, Cut]]:
-        """The reference's value where a known tensor is read."""
+        """Yield trials in which an operation reads the reference's value instead of a known
+        tensor."""
         s = self.s
         for source in s.entries():
             for their_index in self._candidates:
@@ -186,14 +189,14 @@ class _Trials:
                         yield rank, Cut("insert", first, their_index, value, source, calls)
 
     def _is_its_turn(self, mine: int, theirs: Operation) -> bool:
-        """Tell whether a part of the reference's result is the one that a loop of the port makes
-        here: the n-th time that its line runs, the n-th part."""
+        """Tell whether a part of the reference's result is the part that a loop of the port makes
+        here: the n-th run of the line makes the n-th part."""
         n = self.s.matching.n_parts.get(theirs.index)
         return n is None or self._turns[mine] % n == theirs.nth
 
     def _wrong_readers(self, source: int) -> Iterator[frozenset[int]]:
-        """The calls that read a tensor on the way to unknown results; and of these, the ones that
-        do not add it to another unknown tensor, as a residual does."""
+        """Yield the calls that read a tensor on the way to unknown results; then only those calls
+        that do not add it to another unknown tensor, as a residual does."""
         s = self.s
         readers = [s.operations[i] for i in s.matching.port_readers.get(source, ())]
         wrong = [o for o in readers if self._leads_to_unknown(o.index)]
@@ -214,13 +217,13 @@ class _Trials:
 
 
 def _counts(dtype: torch.dtype) -> bool:
-    """Whole numbers: no table of real numbers or flags takes their place."""
+    """Tell whether a tensor holds whole numbers. No table of real numbers or flags replaces it."""
     return not (dtype.is_floating_point or dtype.is_complex or dtype == torch.bool)
 
 
 def _unturned(fitting: list[Tensor]) -> list[Tensor]:
-    """Layouts without those that are an earlier one turned round: with queries for keys, and keys
-    for queries, a softmax along the wrong axis would seem right."""
+    """Return the layouts without transposes of earlier ones: if queries and keys were exchanged, a
+    softmax along the wrong axis would seem right."""
     if not fitting or fitting[0].dim() < 2 or fitting[0].shape[-1] != fitting[0].shape[-2]:
         return fitting
     turned = [layout.mT for layout in fitting]

@@ -1,4 +1,4 @@
-"""Where the source of a port sets a number that one of its lines computes with."""
+"""Finds the place in the port's source that sets a number with which one of its lines computes."""
 
 import ast
 from collections.abc import Iterator
@@ -15,8 +15,8 @@ _LARGE = 1000
 
 
 def where_set(line: SourceLine, number: float) -> SourceLine | None:
-    """The line of the same file that holds this number, if it is the only one. Small whole numbers
-    are sizes and axes more often than settings."""
+    """Return the line of the same file that holds this number, if it is the only one. Small whole
+    numbers are left out: they are sizes and axes more often than settings."""
     tree = _tree(line.file)
     if tree is None or not number:
         return None
@@ -25,8 +25,8 @@ def where_set(line: SourceLine, number: float) -> SourceLine | None:
 
 
 def where_built(line: SourceLine) -> SourceLine | None:
-    """The line of the same file that builds the norm which a line calls: `self.norm = …` for
-    `self.norm(x)`, if there is one of that name."""
+    """Return the line of the same file that builds the norm which a line calls: `self.norm = …` for
+    `self.norm(x)`, if only one line assigns that name."""
     tree = _tree(line.file)
     if tree is None:
         return None
@@ -36,8 +36,8 @@ def where_built(line: SourceLine) -> SourceLine | None:
 
 
 def where_assigned(line: SourceLine, number: float, model: nn.Module) -> SourceLine | None:
-    """The line of the same file that gives this number to an attribute which a line reads, as in
-    `scores * self.scale`."""
+    """Return the line of the same file that gives this number to an attribute which a line reads,
+    as in `scores * self.scale`."""
     tree = _tree(line.file)
     if tree is None or not number:
         return None
@@ -48,8 +48,9 @@ def where_assigned(line: SourceLine, number: float, model: nn.Module) -> SourceL
 
 
 def where_default(line: SourceLine) -> SourceLine | None:
-    """The line that gives a default to the only parameter with one that a line computes with, as in
-    `def buckets(n, furthest=128)`, if no call in the file gives it another value."""
+    """Return the line that gives a default value to a parameter with which a line computes, as in
+    `def buckets(n, furthest=128)`. The parameter must be the only one with a default, and no call
+    in the file may give it another value."""
     tree = _tree(line.file)
     functions = [] if tree is None else list(_on(tree, line, ast.FunctionDef))
     if tree is None or not functions:
@@ -71,8 +72,8 @@ def where_default(line: SourceLine) -> SourceLine | None:
 
 
 def where_repeated(file: str) -> SourceLine | None:
-    """The line of a file that puts one object into a list several times, as `[Layer()] * n`, if
-    there is one such line."""
+    """Return the line of a file that puts one object into a list several times, as `[Layer()] * n`,
+    if there is only one such line."""
     tree = _tree(file)
     if tree is None:
         return None
@@ -92,8 +93,8 @@ def _is_plain(node: ast.expr) -> bool:
 
 
 def where_passed_on(source: Operation, readers: list[Operation]) -> SourceLine | None:
-    """The line that only passes a tensor on, between the one that makes it and those that read it:
-    `memory = x`, or the `return x` of a function that does not read it."""
+    """Return the line that only passes a tensor on, between the line that makes it and those that
+    read it: `memory = x`, or the `return x` of a function that does not read it."""
     shared = [frame for frame in source.frames if all(frame in r.frames for r in readers)]
     if not shared or not readers:
         return None
@@ -120,7 +121,7 @@ def _in_a_loop(tree: ast.Module, line: SourceLine) -> bool:
 
 
 def where_returned(line: SourceLine | None) -> SourceLine | None:
-    """The `return x` at the end of the function that a line belongs to."""
+    """Return the `return x` at the end of the function that a line belongs to."""
     tree = None if line is None else _tree(line.file)
     if line is None or tree is None:
         return None

@@ -1,4 +1,4 @@
-"""The two programs, and how each is run. Calls work as in the doctor."""
+"""The two programs, and how each is run. Models are called as the doctor calls them."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
@@ -17,11 +17,11 @@ from .recording import Plan, Recording, record
 
 Role = Literal["reference", "port"]
 Inputs = CallInputs | Tensor | tuple[Any, ...] | Mapping[str, Any]
-"""What both models are given: as the doctor draws it, or the arguments of a call."""
+"""What each model is given: inputs that the doctor drew, or the arguments of a call."""
 
 BATCH = 2
 MIN_LENGTH = 5
-"""With fewer tokens, attention says too little: at length 1 any scale agrees."""
+"""With fewer tokens, attention shows too little: at length 1, any scale agrees."""
 
 
 @dataclass
@@ -34,10 +34,11 @@ class Program:
     leaves: dict[int, Leaf] = field(default_factory=dict)
     patient: Patient | None = None
     fixes: Plan = field(default_factory=Plan)
-    """Values that later runs put in place of the program's own: departures that are known."""
+    """Values that later runs put in place of the program's own, because the departures there are
+    known."""
     seed: int = 0
     parts: frozenset[tuple[int, int]] = frozenset()
-    """Which results are recorded in parts as well: see `Plan`."""
+    """The results that are also recorded in parts: see `Plan`."""
     fresh: bool = False
     """True if each run begins with a new copy of the model, in which a cache may live."""
 
@@ -63,7 +64,7 @@ class Program:
 
     @property
     def n_parameters(self) -> int:
-        """Return how many numbers the model has learnt."""
+        """Return the number of parameters that the model has learnt."""
         return sum(parameter.numel() for parameter in self.model.parameters())
 
 
@@ -80,7 +81,7 @@ def two_sides(
     seed: int = 0,
     language: Language = "en",
 ) -> tuple[Program, Program, Inputs]:
-    """Return both programs with the same inputs, which are given, or tokens that are drawn."""
+    """Return both programs with the same inputs: those that the caller gave, or random tokens."""
     if inputs is not None and not isinstance(inputs, CallInputs):
         return (
             _called_directly("reference", reference, inputs, seed),
@@ -103,8 +104,8 @@ def two_sides(
         )
 
     def like(known: Patient, model: nn.Module, calls: Calls | None) -> Patient:
-        """Copy facts between the programs: often only one of them says what kind of model both are,
-        and how many words there are."""
+        """Copy facts from one program to the other: often only one of them says what kind of models
+        they are and how many tokens their vocabulary has."""
         try:
             return patient_of(model, kind or known.kind, calls)
         except RecognitionError:
@@ -127,7 +128,7 @@ def two_sides(
 
 
 def _drawn(one: Patient, other: Patient) -> CallInputs:
-    """Tokens that both know, none of them padding for either."""
+    """Return tokens that both models know and that are padding for neither."""
     lengths = [p.max_length for p in (one, other) if p.max_length is not None]
     sources = [p.source_vocab_size for p in (one, other) if p.source_vocab_size is not None]
     common = replace(

@@ -1,4 +1,5 @@
-"""Feeds tokens in pieces through the port's cache, and compares with the reference's whole pass."""
+"""Feeds tokens in pieces through the port's cache, and compares the logits with those of the
+reference's whole pass."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -22,11 +23,11 @@ class Steps:
     """The difference of the logits, as a share of their size."""
     bound: float
     position: int | None = None
-    """The first that differs."""
+    """The first position that differs."""
     departures: tuple[Departure, ...] = ()
-    """Where, if the reference has a cache to compare each step with."""
+    """The departures, if the reference has a cache to compare each step with."""
     problem: str = ""
-    """What the port raised."""
+    """The error that the port raised."""
 
     @property
     def same(self) -> bool:

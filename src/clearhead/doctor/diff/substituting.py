@@ -1,5 +1,5 @@
-"""Puts the reference's value in place of the port's behind a departure, so that the rest of the run
-has equals again. `searching` finds which value goes where."""
+"""Puts the reference's value in place of the port's at a departure, so that the rest of the run has
+equals again. `searching` finds which value belongs where."""
 
 import math
 from collections.abc import Callable
@@ -21,31 +21,33 @@ from .replaying import CannotReplayError, ChangedValues, Replay, is_computed
 from .sides import Program
 
 _NEAR = 16
-"""How many results behind the first unknown one may be where the two meet again."""
+"""The largest number of results between the first unknown one and the place where the two runs meet
+again."""
 _JOINS = 6
-"""How many of the places that everything passes are tried."""
+"""The number of places, through which every unknown tensor passes, that are tried."""
 _WINDOW = 60
-"""How many results behind it are asked whether they have an equal again."""
+"""The number of later results for which an equal is searched."""
 _SOON = 12
-"""How many of them are asked first."""
+"""The number of these results for which an equal is searched first."""
 _SMALL = 200_000
-"""A tensor of the reference with at most so many elements is kept before it is asked for."""
+"""A tensor of the reference with at most so many elements is kept before it is needed."""
 _MIXES = ("mm", "bmm", "convolution", "sum", "mean", "amax", "var_mean", "var", "std")
-"""They give another result if elements are in another order, whatever the fingerprint says."""
+"""Operations whose result changes if elements are put into another order, even if the fingerprint
+of their inputs does not."""
 
 
 @dataclass(frozen=True)
 class OwnResults:
-    """Results that one of the two programs computes and the other does not."""
+    """Results that only one of the two programs computes."""
 
     operations: list[Operation]
-    """All of the program's."""
+    """All operations of the program."""
     frontier: list[int]
-    """What reads known tensors alone, and has no equal itself."""
+    """The operations that read only known tensors, and whose results have no equal."""
     joins: list[int]
-    """The first places where everything unknown meets, on its way to the output."""
+    """The first places through which every unknown tensor passes on its way to the output."""
     unknown: list[int]
-    """Results without an equal, from the first of them on, up to where they meet; the joins; and
+    """The results without an equal, from the first one up to the joins, the joins themselves, and,
     before all of these, the constants that they use."""
 
     @classmethod
@@ -77,18 +79,19 @@ class OwnResults:
 
 
 class _Gain(NamedTuple):
-    """What a change of the port's run restores."""
+    """The effect of a change to the port's run."""
 
     score: int
-    """How many more results have an equal, less those that no longer have one."""
+    """The number of results that have an equal again, minus the number that lost it."""
     is_firm: bool
-    """True if none lost its equal, and what mixes elements is among them."""
+    """True if no result lost its equal, and a result that depends on the order of elements gained
+    one."""
     apart: float
-    """The largest distance between one of those results and its equal."""
+    """The largest distance between one of these results and its equal."""
 
 
 class Substitution:
-    """The reference's values in a run of the port."""
+    """The effect of values of the reference in a run of the port."""
 
     def __init__(self, reference: Program, port: Program, matching: Matching) -> None:
         self.reference, self.port, self.matching = reference, port, matching
@@ -112,8 +115,8 @@ class Substitution:
         self._their_values: dict[int, Tensor] = {}
 
     def their_values(self, indices: set[int]) -> dict[int, Tensor]:
-        """Return tensors of the reference. The next ones that are wanted are near, so a run keeps
-        those as well."""
+        """Return tensors of the reference. The tensors needed next are usually close to these, so
+        each run also keeps the neighbouring tensors."""
         missing = indices - self._their_values.keys()
         if missing:
             first, last = min(missing) - _WINDOW, max(missing) + _WINDOW // 2
@@ -123,7 +126,7 @@ class Substitution:
         return {i: self._their_values[i] for i in indices}
 
     def layouts(self, mine: int, theirs: int, value: Tensor | None = None) -> list[Tensor]:
-        """Return a tensor of the reference, or another value in its place, in the shape of a tensor
+        """Return a tensor of the reference (or another value in its place) in the shape of a tensor
         of the port, the likeliest layout first."""
         value = self.their_values({theirs})[theirs] if value is None else value
         shape, matching = self.operations[mine].shape, self.matching
@@ -136,8 +139,8 @@ class Substitution:
         return fitting
 
     def scored(self, cut: Cut) -> Cut:
-        """Return how many more results have an equal with the reference's value in place, minus
-        those that no longer have one."""
+        """Return the cut with its score: how many more results have an equal if the reference's
+        value is used, minus those that no longer have one."""
         # Most trials fail at once: what reads the value next has no equal either.
         soon = self._end(max(cut.index, self.port_side.frontier[0]), _SOON)
         substituted = (cut.index, *cut.also)
@@ -146,13 +149,12 @@ class Substitution:
         return replace(cut, **self._gain(cut.change, substituted, self.end)._asdict())
 
     def restores(self, change: ChangedValues) -> bool:
-        """Tell whether the port's own operations, with something changed, have an equal again, and
-        none loses its own. This includes operations that mix elements, so that the order must be
-        right."""
+        """Tell whether the port's own operations have an equal again after a change, and none loses
+        its equal. This includes operations that mix elements, so that the order must be right."""
         return self._gain(change, (), self.end).is_firm
 
     def _gain(self, change: ChangedValues, substituted: tuple[int, ...], last: int) -> _Gain:
-        """Counts up to operation `last`; what has been substituted does not count."""
+        """Count the results up to operation `last`; substituted values do not count."""
         try:
             changed = self.replay.change(change, stop_after=last)
         except (CannotReplayError, *CALL_ERRORS):
@@ -173,7 +175,7 @@ class Substitution:
         return _Gain(len(gained) - lost, is_firm, apart)
 
     def _end(self, start: int, window: int = _WINDOW) -> int:
-        """The operation before which so many results follow `start`."""
+        """Return the operation before which `window` results follow `start`."""
         counted = 0
         for operation in self.operations[start + 1 :]:
             counted += not (operation.reorders or operation.is_leaf)
@@ -182,22 +184,23 @@ class Substitution:
         return len(self.operations) - 1
 
     def at(self, mine: Operation, index: int, value: Tensor) -> Cut:
-        """Return a cut with the reference's value in the place of a result or a leaf."""
+        """Return a cut that puts the reference's value in the place of a result or a leaf."""
         if not mine.is_leaf and mine.name != "written":
             return Cut("replace", mine.index, index, value, also=self._same_tables(mine))
         calls = frozenset(o.call for o in self.operations if mine.index in o.inputs)
         return Cut("operand", mine.index, index, value, mine.index, calls)
 
     def entries(self) -> list[int]:
-        """Return known tensors that the first unknown operations read, and the views of them that
-        these read, whose axes may be easier to find in the reference."""
+        """Return the known tensors that the first unknown operations read, and the views of these
+        tensors through which they are read, because the axes of a view may be easier to find in the
+        reference."""
         read = [i for index in self.port_side.frontier[:4] for i in self.operations[index].inputs]
         common = [i for i in read if self.operations[i].from_tokens and i in self.matching.of_port]
         roots = list(dict.fromkeys(map(self.root, common)))[:4]
         return roots + [i for i in dict.fromkeys(common) if i not in roots][:4]
 
     def sources_of(self, index: int) -> set[int]:
-        """Return known tensors from which unknown operations make this one."""
+        """Return the known tensors from which unknown operations make this tensor."""
         todo, visited, sources = [index], {index}, set[int]()
         while todo:
             for i in self.operations[todo.pop()].inputs:
@@ -211,7 +214,8 @@ class Substitution:
         return sources
 
     def as_bypass(self, cut: Cut) -> Cut | None:
-        """Return the same cut, with the reference's value as the input of the port's operations."""
+        """Return the same cut as a bypass, in which the reference's value is the input of the
+        port's operations."""
         equal = self.matching.of_reference.get(root(self.theirs, cut.reference))
         if equal is None or cut.kind != "replace":
             return None
@@ -221,7 +225,7 @@ class Substitution:
         return replace(cut, kind="bypass", source=source)
 
     def root(self, index: int) -> int:
-        """Return the tensor of which this one is a view."""
+        """Return the tensor of which this tensor is a view."""
         return root(self.operations, index)
 
     def is_read_only_by(self, calls: frozenset[int], index: int) -> bool:
@@ -248,7 +252,8 @@ class Substitution:
         return not base.dtype.is_complex
 
     def _same_tables(self, mine: Operation) -> tuple[int, ...]:
-        """Where the same line makes the same table again: for keys, or in another layer."""
+        """Return the operations in which the same line makes the same table again, for keys or in
+        another layer."""
         if mine.from_tokens or mine.fingerprint is None:
             return ()
         return tuple(
@@ -261,7 +266,8 @@ class Substitution:
 
 
 def _says_much(operation: Operation) -> bool:
-    """Zeros, and one number everywhere, are equal to too much."""
+    """Tell whether a tensor is distinctive: zeros, or one number everywhere, equal too many
+    others."""
     numbers = operation.fingerprint
     return numbers is not None and min(numbers.ranks) < max(numbers.ranks)
 

@@ -1,4 +1,4 @@
-"""Recognises queries, keys and values by the names in two programs, and finds those that are
+"""Recognises queries, keys and values by their names in each program, and finds those that are
 swapped."""
 
 from collections.abc import Iterator
@@ -12,7 +12,7 @@ _ROLES = {
     "up": ("up", "up_proj", "w_up", "fc_up"),
 }
 _ORDER = ("query", "key", "value")
-"""The order in which a fused matrix holds them."""
+"""The order in which a fused matrix holds queries, keys and values."""
 
 
 @dataclass(frozen=True)
@@ -22,24 +22,26 @@ class WeightMatch:
     reference: str
     port: str
     how: str
-    """equal, transposed, slice, heads, rotary, permuted, split or reordered."""
+    """How the two are related: equal, transposed, slice, heads, rotary, permuted, split or
+    reordered."""
     detail: str = ""
 
 
 @dataclass(frozen=True)
 class WeightFinding:
-    """Something about the weights that is probably not intended."""
+    """An observation about the weights that is probably not intended."""
 
     kind: str
-    """missing, initial, other, swapped, layer, untied, duplicated, transposed or permuted."""
+    """The kind of observation: missing, initial, other, swapped, layer, untied, duplicated,
+    transposed or permuted."""
     reference: str = ""
     port: str = ""
     detail: str = ""
 
 
 def swapped(matches: list[WeightMatch]) -> list[WeightFinding]:
-    """The key's weights where the port has its value's; also where one of the two programs has both
-    in one fused matrix."""
+    """Find keys and values that are swapped: the port's key has the weights of the reference's
+    value, also if one of the programs holds keys and values in one fused matrix."""
     found: list[WeightFinding] = []
     for match in matches:
         one, other = _role(match.reference), _role(match.port)
@@ -54,7 +56,8 @@ def swapped(matches: list[WeightMatch]) -> list[WeightFinding]:
 
 
 def _fused(matches: list[WeightMatch]) -> Iterator[list[tuple[str, WeightMatch]]]:
-    """For each fused matrix: the names that say what its parts are, in the order of its rows."""
+    """Return, for each fused matrix, the names that say what its parts are, in the order of its
+    rows."""
     slices: dict[str, list[WeightMatch]] = {}
     for match in matches:
         if match.how == "split":

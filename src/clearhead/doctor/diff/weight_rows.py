@@ -1,5 +1,5 @@
-"""Finds the rows of one program's matrices in the other's. Each row, and each column, is recognised
-by one number, its product with a fixed random vector."""
+"""Finds the rows of one program's matrices in those of the other. Each row, and each column, is
+recognised by one number, its product with a fixed random vector."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -21,7 +21,7 @@ class RowMatch:
     transposed: bool
     rows: Tensor
     n_rows: int
-    """How many there are in all."""
+    """The number of rows (or columns) of the other matrix."""
 
 
 @dataclass
@@ -29,7 +29,7 @@ class _Entry:
     name: str
     transposed: bool
     marks: Tensor
-    """One number for each row, or column."""
+    """One number for each row or column."""
 
 
 @cache
@@ -39,8 +39,8 @@ def _probe(length: int) -> Tensor:
 
 
 def marks(matrix: Tensor) -> Tensor:
-    """Return a number for each row, which no other row has by chance. A part of the matrix is
-    computed at a time, since a table of words in double precision is large."""
+    """Return a number for each row, which no other row has by chance. The matrix is processed part
+    by part, since an embedding table in double precision is large."""
     probe = _probe(matrix.shape[1])
     return torch.cat([part.to(torch.float64) @ probe for part in matrix.split(4096)])
 
@@ -63,7 +63,7 @@ class RowIndex:
         self._entries.setdefault(matrix.shape[1], []).append(entry)
 
     def find(self, tensor: Tensor) -> Iterator[RowMatch]:
-        """Return every place that has all rows of a matrix (or a vector)."""
+        """Return every place that holds all rows of a matrix (or a vector)."""
         matrix = as_matrix(tensor)
         wanted = marks(matrix)
         bound = _SAME * max(float(tensor.abs().max()), 1e-30) * matrix.shape[1] ** 0.5
@@ -77,7 +77,8 @@ class RowIndex:
                 yield RowMatch(entry.name, entry.transposed, rows, len(entry.marks))
 
     def parts(self, tensor: Tensor) -> list[RowMatch]:
-        """Return the matrices into which this one was split: all of their rows are in it."""
+        """Return the matrices into which `tensor` was split: those whose rows are all rows of
+        `tensor`."""
         matrix = as_matrix(tensor)
         here = marks(matrix)
         bound = _SAME * max(float(tensor.abs().max()), 1e-30) * matrix.shape[1] ** 0.5
@@ -92,13 +93,15 @@ class RowIndex:
 
 
 def as_matrix(tensor: Tensor) -> Tensor:
-    """Return a vector as a matrix of one row, and merge further axes behind the first."""
+    """Return a tensor as a matrix: a vector becomes one row, and further axes are merged after the
+    first."""
     tensor = tensor.detach()
     return tensor[None] if tensor.dim() < 2 else tensor.flatten(1)
 
 
 def _rows(wanted: Tensor, marks: Tensor, bound: float) -> Tensor | None:
-    """For each wanted number, where it stands among the marks; the same order, if there is one."""
+    """Return, for each wanted number, its position among the marks; in the same order, if there is
+    one."""
     n, m = len(wanted), len(marks)
     for start in torch.nonzero((marks[: m - n + 1] - wanted[0]).abs() <= bound).flatten()[:4]:
         if float((marks[start : start + n] - wanted).abs().max()) <= bound:

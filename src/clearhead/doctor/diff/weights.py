@@ -1,4 +1,5 @@
-"""Finds by value where each parameter of the reference appears in the port, and which do not."""
+"""Finds by value where each parameter of the reference appears in the port, and which parameters do
+not appear."""
 
 import re
 from collections import Counter
@@ -11,9 +12,9 @@ from .weight_roles import WeightFinding, WeightMatch, swapped
 from .weight_rows import RowIndex, RowMatch, as_matrix, describe_rows
 
 _ENOUGH = 0.1
-"""Below this share of common numbers, the two have no common weights."""
+"""If a smaller share of the numbers is common, the two models count as having no common weights."""
 _NUMBER = re.compile(r"(?<![^.])\d+(?![^.])")
-"""A part of a name that is a number: a layer's, not the 1 of `norm_1`."""
+"""Matches a part of a name that is a number: the number of a layer, not the 1 of `norm_1`."""
 
 
 @dataclass
@@ -25,7 +26,8 @@ class CommonWeights:
     share: float = 0.0
     """The share of the reference's numbers that are in the port."""
     copyable: dict[str, str] = field(default_factory=dict)
-    """Without common weights: port ← reference, where shapes alone determine it."""
+    """If there are no common weights: for each weight of the port, the weight of the reference that
+    belongs there, where the shapes alone determine it."""
 
     @property
     def common(self) -> bool:
@@ -74,20 +76,21 @@ def _tensors(model: nn.Module) -> dict[str, Tensor]:
 
 
 def _fixed(model: nn.Module) -> set[str]:
-    """Parameters that are not learnt beside others that are: a table of sinusoids, which a port may
-    compute."""
+    """Return the names of parameters that are not learnt, if the model has others that are: tables
+    of sinusoids, for example, which a port may compute."""
     learnt = {name: p.requires_grad for name, p in model.named_parameters()}
     return {name for name in learnt if not learnt[name]} if any(learnt.values()) else set()
 
 
 def _buffers_of(reference: nn.Module, ours: dict[str, Tensor]) -> set[str]:
-    """Parameters of the port that the reference has as buffers."""
+    """Return the names of the port's parameters that the reference has as buffers."""
     buffers = [b.flatten() for b in reference.buffers()]
     return {name for name, t in ours.items() if any(b.equal(t.flatten()) for b in buffers)}
 
 
 def _is_constant(tensor: Tensor) -> bool:
-    """Ones and zeros are in every model: their values say nothing."""
+    """Tell whether all values are equal. Ones and zeros are in every model, so they show
+    nothing."""
     return bool((tensor == tensor.flatten()[0]).all())
 
 
@@ -110,7 +113,7 @@ def _matches(name: str, tensor: Tensor, index: RowIndex) -> list[WeightMatch]:
 
 
 def _split(name: str, parts: list[RowMatch]) -> WeightMatch:
-    """The parts in the order in which they stand in the whole."""
+    """Return the parts in the order in which they stand in the whole."""
     ordered = sorted(parts, key=lambda part: int(part.rows.min()))
     return WeightMatch(name, ", ".join(part.name for part in ordered), "split")
 
@@ -118,8 +121,8 @@ def _split(name: str, parts: list[RowMatch]) -> WeightMatch:
 def _add_biases(
     theirs: dict[str, Tensor], ours: dict[str, Tensor], matched: dict[str, list[WeightMatch]]
 ) -> None:
-    """A bias of a part stands in a fused bias where the rows of its weight stand in the fused
-    weight; and the other way round."""
+    """Match biases by their weights: the bias of a part stands in the fused bias where the rows of
+    its weight stand in the fused weight, whichever program has the fused matrix."""
     for name, options in matched.items():
         tensor = theirs[name]
         if options or tensor.dim() != 1:
@@ -136,7 +139,7 @@ def _add_biases(
 
 
 def _where(part: Tensor, whole: Tensor) -> RowMatch | None:
-    """The elements of one vector in another."""
+    """Return the position of one vector's elements in another."""
     if part.dim() != 1 or whole.dim() != 1 or len(whole) < len(part) or len(part) < 2:
         return None
     ordered, places = whole.double().sort()
@@ -147,7 +150,7 @@ def _where(part: Tensor, whole: Tensor) -> RowMatch | None:
 
 
 def _templates(matched: dict[str, list[WeightMatch]]) -> Counter[tuple[str, str]]:
-    """How often a name of the reference goes with a name of the port, whatever the layer."""
+    """Count how often a name of the reference goes with a name of the port, whatever the layer."""
     pairs: Counter[tuple[str, str]] = Counter()
     for name, options in matched.items():
         for option in options:
@@ -166,7 +169,7 @@ def _numbers(name: str) -> list[int]:
 def _usual(
     name: str, options: list[WeightMatch], templates: Counter[tuple[str, str]]
 ) -> WeightMatch:
-    """If several places have the same values, the one that other layers have too."""
+    """Choose among several places with the same values the place that other layers use too."""
 
     def rank(match: WeightMatch) -> tuple[bool, int, bool]:
         known = templates[_pattern(name), _pattern(match.port)]
@@ -177,8 +180,7 @@ def _usual(
 
 
 def _wrong_layout(matches: list[WeightMatch], theirs: dict[str, Tensor]) -> list[WeightFinding]:
-    """A square matrix that is stored the other way round than the others, and rows in another
-    order."""
+    """Find a square matrix that is transposed, unlike the others, and rows in another order."""
     matrices = {m.reference for m in matches if theirs[m.reference].dim() == 2}
     squares = {name for name in matrices if theirs[name].shape[0] == theirs[name].shape[1]}
     # A matrix that is not square fits its place in one way only: these show what is usual.
@@ -202,7 +204,8 @@ def _wrong_layout(matches: list[WeightMatch], theirs: dict[str, Tensor]) -> list
 
 
 def _other_layer(matches: list[WeightMatch], reference: nn.Module) -> list[WeightFinding]:
-    """Layers that stand elsewhere; one that numbers all of its layers from 1 is only named so."""
+    """Find layers that stand in the place of other layers. If a program merely numbers its layers
+    from 1, only the names differ."""
     offsets: dict[tuple[str, str], list[tuple[int, WeightMatch]]] = {}
     for match in matches:
         one, other = _numbers(match.reference), _numbers(match.port)
@@ -224,7 +227,7 @@ def _other_layer(matches: list[WeightMatch], reference: nn.Module) -> list[Weigh
 
 
 def _tied(reference: nn.Module) -> list[list[str]]:
-    """The names of tensors that have several."""
+    """Return the names of tensors that have several names."""
     groups: dict[int, list[str]] = {}
     for name, parameter in reference.named_parameters(remove_duplicate=False):
         groups.setdefault(id(parameter), []).append(name)
@@ -232,7 +235,8 @@ def _tied(reference: nn.Module) -> list[list[str]]:
 
 
 def _untied(reference: nn.Module, ours: dict[str, Tensor], taken: set[str]) -> list[WeightFinding]:
-    """Two names for one tensor in the reference; in the port a second tensor, with other values."""
+    """Find a tensor that has two names in the reference, but in the port is two tensors with
+    different values."""
     found: list[WeightFinding] = []
     for names in _tied(reference):
         shape = set(reference.get_parameter(names[0]).shape)
@@ -246,7 +250,8 @@ def _untied(reference: nn.Module, ours: dict[str, Tensor], taken: set[str]) -> l
 def _taken(
     reference: nn.Module, matches: list[WeightMatch], matched: dict[str, list[WeightMatch]]
 ) -> set[str]:
-    """The port's tensors that hold what they should: a tied one may stand there several times."""
+    """Return the port's tensors that hold the right weights; a tied weight may appear there several
+    times."""
     tied = [match for names in _tied(reference) for n in names for match in matched.get(n, ())]
     return {name for match in (*matches, *tied) for name in match.port.split(", ")}
 
@@ -258,7 +263,7 @@ def _left_over(
     templates: Counter[tuple[str, str]],
     taken: set[str],
 ) -> list[WeightFinding]:
-    """What the port lacks, what only the port has, and what it has twice."""
+    """Find what the port lacks, what only the port has, and what it has twice."""
     missing = [name for name, options in matched.items() if not options]
     # Ones and zeros of the reference may have no tensor in the port at all.
     loose = [
@@ -309,8 +314,8 @@ def _partner(
     ours: dict[str, Tensor],
     templates: Counter[tuple[str, str]],
 ) -> str | None:
-    """The port's tensor that should hold it: as in the other layers, in this layer; else the only
-    one of its shape."""
+    """Return the port's tensor that should hold a weight: the corresponding tensor of this layer,
+    if other layers show which it is, or else the only tensor of that shape."""
     fitting = [n for n in loose if sorted(ours[n].shape) == sorted(tensor.shape)]
     if not fitting:
         return None
@@ -322,7 +327,8 @@ def _partner(
 
 
 def _looks_initial(tensor: Tensor) -> bool:
-    """Ones, zeros, or a draw from a usual initialisation: a width that follows from the shape."""
+    """Tell whether values are ones, zeros, or drawn by a usual initialisation, whose width follows
+    from the shape."""
     if _is_constant(tensor):
         return True
     values = tensor.double().flatten()
@@ -334,8 +340,9 @@ def _looks_initial(tensor: Tensor) -> bool:
 
 
 def by_shape(theirs: dict[str, Tensor], ours: dict[str, Tensor]) -> dict[str, str]:
-    """Match port and reference by shape, if each shape occurs equally often in both: in the order
-    in which the models define them. Empty if shapes do not determine the match."""
+    """Match the weights of port and reference by shape, if each shape occurs equally often in the
+    two models, in the order in which the models define them. Empty if shapes do not determine the
+    match."""
     shapes: dict[tuple[int, ...], tuple[list[str], list[str]]] = {}
     for n, tensors in enumerate((theirs, ours)):
         for name, tensor in tensors.items():

@@ -1,4 +1,5 @@
-"""Experiments on one departure. Each returns a cause only if its change makes the two agree."""
+"""Experiments on one departure. Each returns a cause only if its change makes the two programs
+agree."""
 
 from collections.abc import Callable
 
@@ -56,20 +57,22 @@ ALL: tuple[Callable[[Evidence], Cause | None], ...] = (
     other_rows,
     term_left_out,
 )
-"""What is most particular comes first: a factor explains more departures than it causes."""
+"""The experiments in the order in which they are tried. The most specific come first, because a
+factor explains more departures than it causes."""
 
 
 SINGLE = (shifted_index, another_number, another_axis)
-"""Changes of one number of the port, by which its own operations compute what they should."""
+"""Experiments that change one number of the port, so that its own operations compute the
+reference's value."""
 
 
 def find_single_cause(evidence: Evidence) -> Cause | None:
-    """One change that explains what would otherwise take several."""
+    """Return one change that explains what would otherwise need several."""
     return next(filter(None, (experiment(evidence) for experiment in SINGLE)), None)
 
 
 def find_cause(evidence: Evidence) -> Cause | None:
-    """The first experiment that makes the two agree says why."""
+    """Return the cause that the first successful experiment shows."""
     for experiment in ALL:
         cause = experiment(evidence)
         if cause is not None:

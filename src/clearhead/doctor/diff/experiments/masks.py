@@ -1,4 +1,4 @@
-"""A mask that hides other positions."""
+"""Experiments for a mask that hides other positions."""
 
 from itertools import product
 
@@ -16,7 +16,8 @@ _COMPARES = ("lt", "le", "gt", "ge", "eq", "ne")
 
 
 def another_mask(evidence: Evidence) -> Cause | None:
-    """The scores are common; hiding what the reference hides makes the results equal."""
+    """Test whether the scores are common, and hiding what the reference hides makes the results
+    equal."""
     if evidence.cut.kind not in ("replace", "insert", "bypass"):
         return None
     own, wanted = evidence.own, evidence.wanted
@@ -37,7 +38,7 @@ def another_mask(evidence: Evidence) -> Cause | None:
 
 
 def _hides(evidence: Evidence) -> bool:
-    """Tell whether with the reference's table other scores are hidden: not every table of two
+    """Tell whether the reference's table hides other scores than the port's: not every table of two
     values is a mask."""
     try:
         made = evidence.s.replay.change(evidence.cut.change)
@@ -56,8 +57,8 @@ def _hides(evidence: Evidence) -> bool:
 
 
 def _where_compared(evidence: Evidence, wanted: Tensor) -> tuple[SourceLine, ...]:
-    """The line that compares positions with a number, if one more or less hides what the reference
-    hides."""
+    """Return the line that compares positions with a number, if changing the number by one hides
+    what the reference hides."""
     operations, end = evidence.s.operations, evidence.cut.index
     tables = {i for o in evidence.region for i in o.inputs if not operations[i].from_tokens}
     tables = {i for i in tables if len(operations[i].shape) > 1}
@@ -82,7 +83,8 @@ def _where_compared(evidence: Evidence, wanted: Tensor) -> tuple[SourceLine, ...
 
 
 def _is_flag(table: Tensor) -> bool:
-    """Zeros and ones, or zeros and a large negative number, for queries and keys."""
+    """Tell whether a table for queries and keys holds only zeros and ones, or zeros and a large
+    negative number."""
     if table.dim() < 2 or table.shape[-1] < 2:
         return False
     values = table.unique().tolist()
@@ -97,14 +99,15 @@ def _are_weights(own: Tensor, wanted: Tensor) -> bool:
 
 
 def _agrees_elsewhere(evidence: Evidence, own: Tensor, wanted: Tensor, either: Tensor) -> bool:
-    """Where neither hides, the scores are equal; what only one hides is in a common tensor."""
+    """Tell whether the scores are equal where neither program hides them."""
     size = float(wanted.masked_fill(either, 0.0).abs().max()) or 1.0
     difference = (own - wanted).masked_fill(either, 0.0).abs().max()
     return float(difference) <= max(evidence.bound, 1e-9) * size
 
 
 def _where(wrong: Tensor) -> dict[str, object]:
-    """How many positions differ, and for square masks on which diagonals: query less key."""
+    """Return how many positions differ; for square masks also on which diagonals (query minus
+    key)."""
     facts: dict[str, object] = {"n": int(wrong.sum()), "of": wrong.numel()}
     first = wrong.nonzero()[0].tolist()
     facts["query"], facts["key"] = first[-2], first[-1]

@@ -1,4 +1,5 @@
-"""Another number in the port's own operations: a scale, an epsilon, a power, a base."""
+"""Experiments for another number in the port's own operations: a scale, an epsilon, a power, a
+base."""
 
 import math
 from collections.abc import Iterator
@@ -15,8 +16,8 @@ _SUMS = 4
 
 
 def another_number(evidence: Evidence) -> Cause | None:
-    """One number of the port is changed to the reference's, or to the one that follows from the
-    ratio of the two results."""
+    """Test whether the two agree if one number of the port is changed to a number of the reference,
+    or to the number that follows from the ratio of the two results."""
     if evidence.cut.kind != "replace":
         return None
     tried = 0
@@ -35,7 +36,7 @@ def another_number(evidence: Evidence) -> Cause | None:
 
 
 def another_sign(evidence: Evidence) -> Cause | None:
-    """A term that the port adds and the reference subtracts, or the other way round."""
+    """Test whether the port adds a term that the reference subtracts, or the other way round."""
     if evidence.cut.kind != "replace":
         return None
     sums = [o for o in evidence.region if o.name in ("add", "sub") and len(o.inputs) == 2]
@@ -56,7 +57,8 @@ def _with_other_sign(evidence: Evidence, operation: Operation) -> Tensor:
 
 
 def number_added(evidence: Evidence) -> Cause | None:
-    """Without the number that the port adds the two agree: the reference's is too small to see."""
+    """Report a number that the port adds, if the two agree without it: the reference adds none, or
+    one that is too small to notice."""
     mine = evidence.mine
     is_added = mine.name in ("add", "add_") and len(mine.inputs) == 1 and mine.scalars
     if evidence.cut.kind != "bypass" or not is_added:
@@ -69,7 +71,7 @@ def number_added(evidence: Evidence) -> Cause | None:
 
 
 def rounded_table(evidence: Evidence) -> Cause | None:
-    """A table of the reference's that the port keeps in fewer than 32 bits."""
+    """Test whether the port keeps a table of the reference in fewer than 32 bits."""
     at = evidence.s.operations[evidence.s.root(evidence.at)]
     if at.from_tokens or not at.dtype.is_floating_point or at.is_whole:
         return None
@@ -85,8 +87,8 @@ def rounded_table(evidence: Evidence) -> Cause | None:
 
 
 def _candidates(evidence: Evidence, operation: Operation, scalar: float) -> Iterator[float]:
-    """Numbers of the reference first; then what the ratio, or the difference, of the results would
-    need."""
+    """Yield numbers to try: first those of the reference, then those that the ratio or the
+    difference of the results would need."""
     found = [s for o in evidence.their_region for s in o.scalars if s != scalar]
     ratio = _ratio(evidence)
     if ratio is not None and scalar and operation.name in ("mul", "mul_", "div", "div_"):
@@ -120,7 +122,8 @@ def _kind(evidence: Evidence, operation: Operation) -> str:
 
 
 def _ratio(evidence: Evidence) -> float | None:
-    """The one factor between the port's value and the reference's."""
+    """Return the factor between the port's value and the reference's; None if it is not the same
+    everywhere."""
     own, wanted = evidence.own.flatten(), evidence.wanted.flatten()
     usual = (wanted.abs() < 1e8) & (own.abs() < 1e8)
     own, wanted = own[usual], wanted[usual]
@@ -137,7 +140,7 @@ def _ratio(evidence: Evidence) -> float | None:
 
 
 def constant_factor(evidence: Evidence) -> Cause | None:
-    """The port's value is the reference's, times a number."""
+    """Test whether the port's value is the reference's, times a number."""
     if evidence.cut.kind != "replace" or evidence.mine.is_leaf:
         return None
     ratio = _ratio(evidence)
@@ -147,7 +150,8 @@ def constant_factor(evidence: Evidence) -> Cause | None:
 
 
 def constant_added(evidence: Evidence) -> Cause | None:
-    """The port's value is the reference's, plus a number: a weight that lacks its 1, say."""
+    """Test whether the port's value is the reference's, plus a number, as for a weight that lacks
+    its 1."""
     if evidence.cut.kind not in ("replace", "operand"):
         return None
     if not evidence.s.operations[evidence.s.root(evidence.at)].dtype.is_floating_point:

@@ -1,4 +1,4 @@
-"""The right numbers in another order, along another axis, or at other positions."""
+"""Experiments for the right numbers in another order, along another axis, or at other positions."""
 
 import math
 
@@ -23,7 +23,7 @@ _MAKERS = 60
 
 
 def another_axis(evidence: Evidence) -> Cause | None:
-    """A sum, mean, norm or softmax over another axis."""
+    """Test whether a sum, mean, norm or softmax runs over another axis."""
     if evidence.cut.kind != "replace":
         return None
     for last in reversed(evidence.region):
@@ -44,8 +44,8 @@ def another_axis(evidence: Evidence) -> Cause | None:
 
 
 def another_order(evidence: Evidence) -> Cause | None:
-    """The elements are the reference's, in another order: with the reference's order the two agree,
-    as the cut has shown."""
+    """Report elements that are the reference's in another order. The cut has shown that the two
+    agree in the reference's order."""
     if evidence.cut.kind != "order":
         return None
     if evidence.mine.name == "parameter":
@@ -59,8 +59,8 @@ def another_order(evidence: Evidence) -> Cause | None:
 
 
 def transposed_table(evidence: Evidence) -> Cause | None:
-    """A table of queries and keys, as of their distances, that is made the other way round: the
-    first one that, turned round, makes the table the reference's."""
+    """Find a square table of the port, such as distances between queries and keys, that is
+    transposed: the first table whose transpose gives the reference's."""
     if evidence.s.operations[evidence.at].from_tokens:
         return None
     for index in evidence.makers(evidence.at)[:_MAKERS]:
@@ -81,8 +81,8 @@ def transposed_table(evidence: Evidence) -> Cause | None:
 
 
 def _repeats(evidence: Evidence) -> Operation | None:
-    """The operation on the way to the wrong order that repeats heads: tiled where the reference
-    interleaves them, or the other way round."""
+    """Return the operation that repeats heads on the way to the wrong order: it tiles heads that
+    the reference interleaves, or the other way round."""
     found = evidence.mine
     while found.reorders and found.inputs:
         before = evidence.s.operations[found.inputs[0]]
@@ -97,8 +97,9 @@ def _n_reals(operation: Operation) -> int:
 
 
 def rotary_layout(evidence: Evidence) -> Cause | None:
-    """Halves are rotated where the reference rotates pairs, or the other way round: with the last
-    axis reordered, of what goes in and of what comes out, the port computes what it should."""
+    """Test whether the port rotates halves and the reference pairs, or the other way round: if the
+    last axis of the input and of the output is reordered, the port computes the reference's
+    value."""
     read = [evidence.s.operations[i] for o in evidence.region for i in o.inputs]
     sizes = {o.shape[-1] for o in (*evidence.region, *read) if o.shape and o.from_tokens}
     if evidence.cut.kind == "operand" and len(evidence.entries) == 2:
@@ -143,8 +144,8 @@ def _layout(evidence: Evidence, reference: str) -> Cause:
 
 
 def _layout_of_both(evidence: Evidence, sizes: set[int]) -> Cause | None:
-    """The same of queries and keys together, where their product is the first that is comparable:
-    it does not depend on an order that both have."""
+    """Test the layouts of queries and keys together, if their product is the first comparable
+    tensor: it does not depend on an order that queries and keys share."""
     values = {entry: evidence.value(entry) for entry in evidence.entries}
     for n in sorted(sizes, reverse=True):
         if n < 4 or n % 2 or any(value.shape[-1] % n for value in values.values()):
@@ -161,7 +162,7 @@ def _layout_of_both(evidence: Evidence, sizes: set[int]) -> Cause | None:
 
 
 def other_positions(evidence: Evidence) -> Cause | None:
-    """A table or an index that is shifted by k positions along one axis."""
+    """Test whether a table or an index is shifted by k positions along one axis."""
     if evidence.mine.from_tokens and evidence.cut.kind == "replace":
         return None
     own, wanted = evidence.own, evidence.wanted
@@ -185,7 +186,8 @@ def other_positions(evidence: Evidence) -> Cause | None:
 
 
 def shifted_index(evidence: Evidence) -> Cause | None:
-    """Positions by which a table is read: with k more or less the port computes what it should."""
+    """Test whether a table is read at shifted positions: with k more or less, the port computes the
+    reference's value."""
     if evidence.cut.kind != "replace":
         return None
     operations = evidence.s.operations
@@ -207,7 +209,7 @@ def _all_close(one: Tensor, other: Tensor) -> bool:
 
 
 def rotary_base(evidence: Evidence) -> Cause | None:
-    """Both values are tables of a rotation, with two bases."""
+    """Report two bases if each value is a table of a rotation."""
     if evidence.mine.from_tokens and evidence.cut.kind == "replace":
         return None
     port, reference = base_of(evidence.own), base_of(evidence.wanted)
@@ -217,8 +219,8 @@ def rotary_base(evidence: Evidence) -> Cause | None:
 
 
 def complex_base(evidence: Evidence) -> Cause | None:
-    """The same where the port keeps cosines and sines as complex numbers: with a table of the
-    reference's base it computes what the reference does."""
+    """Report two bases if the port keeps cosines and sines as complex numbers, and a table with the
+    reference's base gives the reference's value."""
     operations, theirs = evidence.s.operations, evidence.s.theirs
     read = {i for o in evidence.region for i in (o.index, *o.inputs)}
     tables = [i for i in sorted(read) if operations[i].dtype.is_complex]

@@ -1,4 +1,5 @@
-"""A matrix of the port that holds other rows of the reference's matrices than it should."""
+"""An experiment for a matrix of the port that holds other rows of the reference's matrices than it
+should."""
 
 import torch
 from torch import Tensor
@@ -10,8 +11,9 @@ _SAME = 1e-8
 
 
 def other_rows(evidence: Evidence) -> Cause | None:
-    """Each column of the reference's value is a row of one of its matrices, times what the port's
-    matrix multiplies: the port's holds other rows, or holds them in another order."""
+    """Test whether the port's matrix holds other rows, or rows in another order. Then each column
+    of the reference's value is a row of one of the reference's matrices, times the input of the
+    port's matrix."""
     product = next((o for o in evidence.region if o.name in ("mm", "bmm", "addmm")), None)
     if evidence.cut.kind != "replace" or product is None:
         return None
@@ -41,7 +43,7 @@ def other_rows(evidence: Evidence) -> Cause | None:
 
 
 def _matrices(evidence: Evidence, n_in: int) -> list[tuple[int, int | None]]:
-    """The reference's matrices with so many inputs, and their biases."""
+    """Return the reference's matrices with `n_in` inputs, and their biases."""
     leaves = evidence.s.reference.leaves
     by_label = {leaf.label: key for key, leaf in leaves.items() if leaf.kind == "parameter"}
     found: list[tuple[int, int | None]] = []
@@ -60,7 +62,7 @@ def _matrices(evidence: Evidence, n_in: int) -> list[tuple[int, int | None]]:
 
 
 def _are_columns(wanted: Tensor, made: Tensor) -> bool:
-    """Tell whether every column of the one is a column of the other, by products with random
+    """Tell whether every column of `wanted` is a column of `made`, by products with random
     numbers."""
     generator = torch.Generator().manual_seed(0)
     probe = torch.randn(len(made), generator=generator, dtype=torch.float64)

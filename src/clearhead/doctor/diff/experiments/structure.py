@@ -1,5 +1,5 @@
-"""An operation that is missing, superfluous or of another kind; a tensor that is not the right one;
-weights that are not the reference's."""
+"""Experiments for an operation that is missing, superfluous or of another kind, for a wrong tensor,
+and for weights that are not the reference's."""
 
 import math
 from collections.abc import Callable, Iterator
@@ -13,7 +13,8 @@ from ..layouts import relative
 from ..operations import Operation, SourceLine, root, shared_line
 
 _ANOTHER = 1e-3
-"""A tensor that is nearly the right one is no other tensor: a number before it is wrong."""
+"""A tensor that differs by less is nearly the right one: it is not another tensor, but an earlier
+number is wrong."""
 _EPSILONS = (0.0, 1e-5, 1e-6, 1e-8, 1e-12)
 _DRAWS = {"bernoulli", "bernoulli_", "native_dropout", "rand", "rand_like"}
 ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
@@ -69,7 +70,8 @@ def _outside(x: Tensor, eps: float) -> Tensor:
 def _named(
     x: Tensor, result: Tensor, evidence: Evidence, affine: tuple[Tensor, ...] = ()
 ) -> str | None:
-    """The function that makes the result of x, up to a weight and a bias of the last axis."""
+    """Return the name of the function that turns x into the result, up to a weight and a bias of
+    the last axis."""
     if x.shape != result.shape:
         return None
     numbers = [s for o in (*evidence.region, *evidence.their_region) for s in o.scalars]
@@ -102,7 +104,7 @@ def _vectors(evidence: Evidence, operations: list[Operation], theirs: bool) -> t
 
 
 def another_function(evidence: Evidence) -> Cause | None:
-    """Both apply a function to the same tensor, and not the same one."""
+    """Test whether the two programs apply different functions to the same tensor."""
     if evidence.cut.kind != "replace":
         return None
     for entry in evidence.entries:
@@ -130,8 +132,8 @@ def _kind_of(reference: str, port: str | None) -> str:
 
 
 def missing_operation(evidence: Evidence) -> Cause | None:
-    """With the reference's further operation the two agree, as the cut has shown; what it is. What
-    is missing behind the output has nothing that reads it."""
+    """Name the operation that the port lacks. The cut has shown that the two agree with it. An
+    operation that is missing at the output has no reader."""
     cut, s = evidence.cut, evidence.s
     is_last = cut.kind == "replace" and cut.index == s.root(s.matching.port.output or 0)
     if cut.kind != "insert" and not is_last:
@@ -140,7 +142,8 @@ def missing_operation(evidence: Evidence) -> Cause | None:
 
 
 def superfluous_operation(evidence: Evidence) -> Cause | None:
-    """Without an operation of the port the two agree, as the cut has shown; what it is."""
+    """Name an operation of the port that is superfluous. The cut has shown that the two agree
+    without it."""
     if evidence.cut.kind != "bypass":
         return None
     if _is_random(evidence):
@@ -159,7 +162,7 @@ def _is_random(evidence: Evidence) -> bool:
 
 
 def _own_term(evidence: Evidence) -> Cause | None:
-    """The other operand of a sum or difference of which one operand alone is right."""
+    """Name the superfluous operand of a sum or difference whose other operand alone is right."""
     operations, kept = evidence.s.operations, evidence.s.root(evidence.cut.source)
     others = [i for i in evidence.mine.inputs if evidence.s.root(i) != kept]
     if len(others) != 1 or len(evidence.mine.inputs) != 2:
@@ -196,7 +199,7 @@ def _of_rows(
     operations: list[Operation],
     theirs: bool,
 ) -> Cause | None:
-    """What was done to each row."""
+    """Name the change that was made to each row."""
     ratio = _factor(before, after)
     if ratio is not None:
         return Cause(f"{change}_factor", {"factor": ratio})
@@ -218,7 +221,7 @@ def _of_rows(
 
 
 def _of_term(change: str, added: Operation) -> Cause:
-    """What a term is called: a residual depends on the tokens; a bias is a vector."""
+    """Name a term: a residual depends on the tokens; a bias is a vector."""
     kind = "residual" if added.from_tokens else "term"
     if not added.from_tokens and len(added.shape) == 1:
         kind = "bias"
@@ -239,8 +242,8 @@ def _is_close(one: Tensor, other: Tensor) -> bool:
 
 
 def _rotates(before: Tensor, after: Tensor) -> bool:
-    """Halves or pairs of an axis keep their length, and single elements change their size. Of keys
-    the axis may be the last but one."""
+    """Tell whether one tensor is a rotation of the other: halves or pairs of an axis keep their
+    length, and single elements change their size. In keys, the axis may be the second to last."""
     if before.shape != after.shape or _is_close(before.abs(), after.abs()):
         return False
     for axis in range(-1, -min(before.dim(), 2) - 1, -1):
@@ -254,7 +257,8 @@ def _rotates(before: Tensor, after: Tensor) -> bool:
 
 
 def another_tensor(evidence: Evidence) -> Cause | None:
-    """An operation reads another tensor than the reference's; with that one the two agree."""
+    """Report an operation that reads another tensor than the reference's operation. The cut has
+    shown that the two agree with the reference's tensor."""
     if evidence.cut.kind != "operand":
         return None
     source = evidence.s.operations[evidence.s.root(evidence.cut.source)]
@@ -286,7 +290,7 @@ def another_tensor(evidence: Evidence) -> Cause | None:
 
 
 def _name(operations: list[Operation], index: int) -> str:
-    """A leaf by its name; a result by its line, and by the parameter that made it."""
+    """Name a leaf by its own name, and a result by its line and by the parameter that made it."""
     operation = operations[root(operations, index)]
     if operation.label:
         return operation.label
@@ -296,8 +300,8 @@ def _name(operations: list[Operation], index: int) -> str:
 
 
 def other_weights(evidence: Evidence) -> Cause | None:
-    """A parameter that is not the reference's; or another parameter than the reference's, which the
-    port has as well."""
+    """Report a parameter that does not have the reference's values, or that is read in place of the
+    right one, which the port has as well."""
     at = evidence.s.operations[evidence.s.root(evidence.at)]
     wanted = root(evidence.s.theirs, evidence.cut.reference)
     theirs = evidence.s.theirs[wanted]
@@ -312,7 +316,8 @@ def other_weights(evidence: Evidence) -> Cause | None:
 
 
 def term_left_out(evidence: Evidence) -> Cause | None:
-    """The two results differ by a tensor that both have: a residual that one of them adds."""
+    """Test whether the two results differ by a tensor that both programs have, such as a residual
+    that only one of them adds."""
     if evidence.cut.kind not in ("replace", "bypass"):
         return None
     own, wanted = evidence.own, evidence.wanted

@@ -1,4 +1,4 @@
-"""What `diff` says, in two languages: the sentences are data, in the files beside this one."""
+"""The texts of `diff` in two languages. The sentences are data, in the files of this folder."""
 
 import tomllib
 from functools import cache
@@ -15,17 +15,18 @@ if TYPE_CHECKING:
 
 @cache
 def sentences(language: Language) -> dict[str, dict[str, str]]:
-    """The texts of a language, from its TOML file."""
+    """Return the texts of a language, from its TOML file."""
     return tomllib.loads(files(__name__).joinpath(f"{language}.toml").read_text(encoding="utf-8"))
 
 
 def word(key: str, language: Language) -> str:
-    """A word of the report itself."""
+    """Return a word that the report itself uses."""
     return sentences(language)["words"][key]
 
 
 def assumption(report: "PortFacts", language: Language) -> dict[str, str]:
-    """As what the models were called, if the kind is stated nowhere: a row of the heading."""
+    """Return the row of the heading that says as what the models were called, if the kind is stated
+    nowhere."""
     if report.assumed is None:
         return {}
     kind, call = report.assumed
@@ -33,24 +34,24 @@ def assumption(report: "PortFacts", language: Language) -> dict[str, str]:
 
 
 def error_text(key: str, language: Language, **facts: object) -> str:
-    """Why two models could not be compared."""
+    """Return the reason why two models could not be compared."""
     return sentences(language)["errors"][key].format(**facts)
 
 
 def departure_title(departure: "Departure", language: Language) -> str:
-    """The line, and at how many places of the run it was seen."""
+    """Return the line of a departure, and the number of places of the run at which it was seen."""
     texts = sentences(language)["titles"]
     title = texts["departure"].format(line=line_text(departure, language))
     return title + (texts["places"].format(n=departure.count) if departure.count > 1 else "")
 
 
 def line_text(departure: "Departure", language: Language) -> str:
-    """File and line of the port."""
+    """Return the file and the line of the port."""
     return word("unknown_line", language) if departure.line is None else str(departure.line)
 
 
 def cause_text(departure: "Departure", language: Language) -> str:
-    """Why, if an experiment has shown it; else what differs."""
+    """Return the cause, if an experiment has shown it, or else what differs."""
     texts = sentences(language)["causes"]
     cause = departure.cause
     if cause is None:
@@ -68,7 +69,7 @@ def cause_text(departure: "Departure", language: Language) -> str:
 
 
 def weight_text(finding: "WeightFinding", language: Language) -> str:
-    """What is wrong with a weight."""
+    """Return what is wrong with a weight."""
     texts = sentences(language)["weight_findings"]
     return texts[finding.kind].format(
         reference=finding.reference, port=finding.port, detail=finding.detail
@@ -76,7 +77,7 @@ def weight_text(finding: "WeightFinding", language: Language) -> str:
 
 
 def verdict_text(report: "PortFacts", language: Language) -> str:
-    """The last line."""
+    """Return the last line of the report."""
     texts, walk = sentences(language)["verdicts"], report.walk
     if not walk.same and not report.weights.common:
         text = texts["no_weights"].format(share=report.weights.share)
