@@ -4,7 +4,7 @@
     report = examine(model, kind="decoder", vocab_size=100)
     assert report.healthy, str(report)
 
-It knows nothing of this package's own models: any `torch.nn.Module` will do.
+The doctor knows nothing about this package's own models: it takes any `torch.nn.Module`.
 """
 
 from importlib import import_module

@@ -1,4 +1,4 @@
-"""`python -m transformer_doctor FILE.py:NAME`."""
+"""Runs the doctor's command: `python -m transformer_doctor FILE.py:NAME`."""
 
 import sys
 

@@ -1,7 +1,7 @@
 """Finds what else a model can do: compute a loss, use a cache, generate, return attention weights.
 
-Each function returns the entries of `Calls` that it found and how they are shown, or raises one
-of `CALL_ERRORS` where a trial failed; an ability that is not there is an empty answer.
+Each function returns the entries of `Calls` that it found and how the report shows them, or raises
+one of `CALL_ERRORS` if a trial failed. If the model does not have the ability, the result is empty.
 """
 
 import typing
@@ -25,8 +25,8 @@ def find_loss(patient: Patient, form: Form) -> Found:
 
 
 def find_cache(patient: Patient, form: Form) -> Found:
-    """Return the first cache convention that the model follows, and whether a padding mask and
-    another order of rows can go with its cache."""
+    """Return the first cache convention that the model follows, and whether its cache can be used
+    with a padding mask and with rows in another order."""
     if form.methods or form.length_first or form.one_by_one:
         return NOTHING
     for convention in caching.CONVENTIONS:
@@ -68,7 +68,7 @@ def find_documents(patient: Patient, form: Form) -> Found:
 
 
 def find_attention(patient: Patient, form: Form) -> Found:
-    """Return weights that the model returns with `output_attentions=True` or
+    """Return the attention weights that the model returns with `output_attentions=True` or
     `return_attention=True`, or that it passes to a `recorder`."""
     model = patient.plain
     arguments = arguments_of(model)
@@ -101,13 +101,15 @@ def find_attention(patient: Patient, form: Form) -> Found:
 
 
 def _are_weights(patient: Patient, tensor: Tensor) -> bool:
-    """Tensors of this shape that were not asked for may be keys or values."""
+    """Tell whether a tensor holds attention weights. Tensors of the same shape that were not asked
+    for may be keys or values."""
     lengths = (patient.length, patient.source_length)
     return all(n in lengths for n in tensor.shape[-2:]) and bool((tensor >= 0).all())
 
 
 def _weights_in(output: Any) -> list[Tensor]:
-    """Attention weights are (batch, heads, query, key), whatever they are wrapped in."""
+    """Return the tensors in an output that have the shape of attention weights, (batch, heads,
+    query, key), however they are nested."""
     names = ("attentions", "encoder_attentions", "decoder_attentions", "cross_attentions")
     groups = [getattr(output, name, None) for name in names]
     if isinstance(output, tuple) and len(output) > 1:
@@ -117,7 +119,8 @@ def _weights_in(output: Any) -> list[Tensor]:
 
 
 def _attention_recorded(model: Any, inputs: CallInputs) -> list[Tensor]:
-    """A recorder's class is named by the signature; it keeps weights in `steps`."""
+    """Return the weights that a recorder collects. The signature names the recorder's class; the
+    recorder keeps weights in `steps`."""
     hint = typing.get_type_hints(type(model).forward)["recorder"]
     recorder = next(a for a in (*typing.get_args(hint), hint) if a is not type(None))()
     tokens = [inputs.tokens] if inputs.source is None else [inputs.source, inputs.tokens]

@@ -1,5 +1,5 @@
-"""Explains a model that was not recognised: what was tried, and an adapter to begin with, which was
-tried too."""
+"""Explains a model that was not recognised: what was tried, and an adapter to start from, which was
+tried as well."""
 
 import inspect
 
@@ -55,14 +55,15 @@ def _call(patient: Patient) -> str:
 
 
 def _value(name: str) -> str:
-    """What an argument is given that the doctor knows by its name; dots stand for the others."""
+    """Return the value for an argument whose name the doctor knows; dots stand for all other
+    arguments."""
     if name in PLACES:
         return "torch.arange(inputs.tokens.shape[1])"
     return "torch.zeros_like(inputs.tokens)" if is_segments(name) else "..."
 
 
 def _outcome(patient: Patient, call: str) -> str:
-    """What the adapter returns or raises, as it is shown."""
+    """Return what the adapter returns or raises, as text."""
     ones = patient.draw(2)
     inputs = CallInputs(
         ones.tokens,

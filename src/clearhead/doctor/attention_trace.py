@@ -1,5 +1,5 @@
-"""Traces attention from below: every softmax over scores and every fused kernel in a call, whatever
-the code above them looks like."""
+"""Traces attention at the lowest level: every softmax over scores and every fused kernel in a call,
+whatever code makes them."""
 
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
@@ -40,9 +40,9 @@ class Attention:
     scores: Tensor
     weights: Tensor
     axis: int
-    """Which axis the softmax ran over, counted from the end."""
+    """The axis over which the softmax ran, counted from the end."""
     product: Tensor | None = None
-    """The bare products of queries and keys from which the scores were made."""
+    """The products of queries and keys from which the scores were made."""
     d_head: int | None = None
     scaled_before: float = 1.0
     """The number by which queries and keys were multiplied between their projections and their
@@ -50,14 +50,15 @@ class Attention:
     queries: Tensor | None = None
     keys: Tensor | None = None
     values: Tensor | None = None
-    """(batch · heads, length, d_head) each, as they were multiplied."""
+    """The values, (batch · heads, length, d_head) each, in the form in which they were
+    multiplied."""
     applied: Tensor | None = None
-    """The weights by which the values were multiplied: after dropout, or a late mask."""
+    """The weights by which the values were multiplied, after dropout and any late mask."""
 
 
 @dataclass
 class _Module:
-    """What has happened since a module's forward began."""
+    """What has happened since the forward of a module began."""
 
     path: str
     products: list[tuple[Tensor, Tensor, Tensor, float]] = field(default_factory=list)
@@ -94,7 +95,8 @@ class _Trace(_Mode):
         return result
 
     def _owner(self, size: int) -> _Module:
-        """The innermost module that multiplied queries and keys; a softmax may be a module too."""
+        """Return the innermost module that multiplied queries and keys. The softmax itself may be
+        in a module further inside."""
         ours = (m for m in reversed(self.running) if any(p[0].numel() == size for p in m.products))
         return next(ours, self.running[-1])
 
@@ -110,7 +112,7 @@ class _Trace(_Mode):
         self.seen.append(seen)
 
     def _values(self, weights: Tensor, values: Tensor) -> None:
-        """What the weights of the last softmax are multiplied with."""
+        """Record the values with which the weights of the last softmax are multiplied."""
         seen = self.seen[-1] if self.seen else None
         if seen is not None and seen.values is None and weights.numel() == seen.weights.numel():
             seen.values = values.clone()
@@ -118,20 +120,20 @@ class _Trace(_Mode):
 
 
 class _Scales:
-    """The number that a tensor was multiplied with since it came out of a matrix or a norm. It is
-    followed from operation to operation, so that what scales an embedding, or another layer's
-    queries, is not counted."""
+    """The number by which each tensor was multiplied since a matrix or a norm returned it. The
+    number is followed from operation to operation, so that what scales an embedding, or another
+    layer's queries, is not counted."""
 
     def __init__(self) -> None:
         self._known: dict[int, tuple[Tensor, float]] = {}
         """Known tensors by id; each tensor is kept, so that no other gets its id."""
 
     def of(self, tensor: Tensor) -> float:
-        """1 where nothing is known."""
+        """Return the scale of a tensor; 1 if it is unknown."""
         return self._known.get(id(tensor), (tensor, 1.0))[1]
 
     def follow(self, func: Any, args: Any, result: Any) -> None:
-        """Note the scale of what an operation returned."""
+        """Record the scale of what an operation returned."""
         scale = 1.0 if func in _FRESH else self._carried(func, args)
         if scale is None:
             return
@@ -141,8 +143,8 @@ class _Scales:
             self._known[id(tensor)] = (tensor, scale)
 
     def _carried(self, func: Any, args: Any) -> float | None:
-        """The scale of the largest tensors that went in: a bias may be added to them. None if they
-        differ, or if one comes from elsewhere."""
+        """Return the scale of the largest input tensors, since a bias may be added to them; None if
+        their scales differ, or if one tensor comes from elsewhere."""
         if func in _SCALE:  # a rotation multiplies by cosines, which have no scale
             if not any(id(value) in self._known for value in args[:2]):
                 return None
@@ -155,7 +157,7 @@ class _Scales:
 
 
 def _tensors(values: Any) -> list[Tensor]:
-    """The tensors among arguments or results, also those in a list."""
+    """Return the tensors among arguments or results, including those in a list."""
     if isinstance(values, torch.Tensor):
         return [values]
     items = values if isinstance(values, tuple | list) else []
@@ -163,7 +165,7 @@ def _tensors(values: Any) -> list[Tensor]:
 
 
 def _factor(func: Any, args: Any) -> float | None:
-    """The number that a tensor is multiplied with, if it is one number."""
+    """Return the number with which a tensor is multiplied, if it is a single number."""
     tensor, other = args[0], args[1]
     if not isinstance(tensor, torch.Tensor):
         tensor, other = other, tensor
@@ -225,25 +227,26 @@ class SoftmaxOutputs(_Mode):
         return result
 
     def with_sink(self, weights: Tensor) -> bool:
-        """Tell whether these are the weights of a softmax without its last column, that of a sink,
-        which takes a share of the weights and stands for no key."""
+        """Tell whether these are the weights of a softmax without its last column. That column
+        belongs to a sink, which takes a share of the weights and has no key."""
         wider = (*weights.shape[:-1], weights.shape[-1] + 1)
         alike = (o[..., :-1] for o in self.outputs if o.shape == wider)
         return any(torch.allclose(weights.double(), o.double(), atol=1e-4) for o in alike)
 
 
 class LookAtYourself(_Mode):
-    """While this is on, every attention of a sequence to itself gives each position to itself
-    alone, and every other attention gives nothing: to another sequence, to learned keys beside
-    the sequence's own, or within blocks of it. Sinks, as a last column of the scores or by their
-    logsumexp, are known."""
+    """While this mode is on, self-attention gives each position only itself, and any other
+    attention gives nothing: attention to another sequence, to learned keys beside the sequence's
+    own, or within blocks of it. Sinks are recognised, as a last column of the scores or by their
+    logsumexp."""
 
     def __init__(self, shapes: set[tuple[int, int]]) -> None:
         super().__init__()
         self.shapes = shapes | {(n, n + 1) for n, n_keys in shapes if n == n_keys}
         self.n_seen = 0
         self.others: set[torch.Size] = set()
-        """Shapes of weights that are not those of a sequence to itself or to another one."""
+        """Shapes of weights that belong neither to self-attention nor to attention over another
+        sequence."""
         self.convolves = False
         """True if a convolution ran over more than one position."""
 
@@ -281,7 +284,8 @@ class Operations(_Mode):
 
 
 def operations_in(model: nn.Module, path: str, call: Callable[[], Any]) -> set[str]:
-    """The names of the operations that ran in one module, and not in the modules inside it."""
+    """Return the names of the operations that ran in one module, and not in the modules inside
+    it."""
     running, names = [""], set[str]()
 
     class Own(Operations):

@@ -18,11 +18,11 @@ class Tower:
     """The path of the list that holds the layers."""
     layers: tuple[str, ...]
     length: int
-    """The length of the sequence that it works on."""
+    """The length of the sequence that the layers process."""
     width: int
     """The width of the vectors in its stream."""
     length_first: bool = False
-    """The stream is (length, batch, width)."""
+    """True if the stream is (length, batch, width)."""
 
     def into(self, visit: Visit) -> Tensor:
         """Return the vectors that a layer was given, as (batch, length, width)."""
@@ -65,7 +65,7 @@ def stream_out_of(visit: Visit) -> Tensor:
 
 
 def is_vector(parameter: Tensor) -> bool:
-    """Tell whether a tensor has at most one axis, apart from axes of size 1."""
+    """Tell whether a parameter has at most one axis, apart from axes of size 1."""
     return parameter.numel() == max(parameter.shape, default=1)
 
 
@@ -101,5 +101,6 @@ def _keeps_its_shape(visit: Visit) -> bool:
 
 
 def _is_layer(module: nn.Module) -> bool:
-    """More than one matrix: not the activation or the single Linear of a small Sequential."""
+    """Tell whether a module is a layer: it has more than one matrix, unlike the activation or the
+    single Linear of a small Sequential."""
     return sum(parameter.dim() > 1 for parameter in module.parameters()) > 1

@@ -23,16 +23,16 @@ _CACHES = ("past_key_values", "cache", "kv_cache", "past", "past_kv")
 
 
 class CacheConvention(ABC):
-    """One convention."""
+    """One way in which a model keeps its cache."""
 
     inside: ClassVar[bool] = True
     """True if the cache is inside the model. If not, it is an argument, and a padding mask or
-    another order of rows may go with it."""
+    another order of rows may be used with it."""
 
     @abstractmethod
     def find(self, patient: Patient, form: Form) -> tuple[Feeding, str] | None:
-        """Return how tokens are fed in pieces, and how that is shown; None if the model does not
-        follow this convention. A call that fails raises one of `CALL_ERRORS`."""
+        """Return how tokens are fed in pieces, and how the report shows that; None if the model
+        does not follow this convention. A call that fails raises one of `CALL_ERRORS`."""
 
 
 class ClearedCache(CacheConvention):
@@ -60,8 +60,8 @@ class PlacedCache(CacheConvention):
     `model(tokens, input_pos)`."""
 
     def find(self, patient: Patient, form: Form) -> tuple[Feeding, str] | None:
-        """Find the cache by whether a last token, given its place, depends on tokens of an earlier
-        call."""
+        """Find the cache by whether the output at a last token, given its position, depends on
+        tokens of an earlier call."""
         if form.places is None or _is_given_back(patient):
             return None
         if not _keeps_what_came(patient, form, lambda n, t: {form.places: form.places_from(n, t)}):
@@ -75,7 +75,7 @@ class CountedCache(CacheConvention):
     `model(tokens, start_pos)`."""
 
     def find(self, patient: Patient, form: Form) -> tuple[Feeding, str] | None:
-        """Find the cache by an argument that is needed, or by an optional one, if a token then
+        """Find the cache by an argument that is needed, or by an optional one, if the output then
         depends on tokens of an earlier call."""
         if form.places is not None or _is_given_back(patient):
             return None
@@ -115,8 +115,8 @@ class MadeCache(CacheConvention):
 
 
 class ReturnedCache(CacheConvention):
-    """The cache is an argument that comes back, as `.past_key_values` or as the second item of a
-    tuple."""
+    """The cache is an argument that the model returns, as `.past_key_values` or as the second item
+    of a tuple."""
 
     inside: ClassVar[bool] = False
 
@@ -149,8 +149,8 @@ CONVENTIONS: tuple[CacheConvention, ...] = (
 
 
 def with_mask(patient: Patient, fed: Feeding) -> Feeding:
-    """How a padding mask goes with the cache is found by one under which every token is real:
-    the right way changes nothing."""
+    """Find how a padding mask is used with the cache, with a mask under which every token is real:
+    in the right form, it changes nothing."""
     if "real" not in fed.form.masks or patient.length < 3:
         return fed
     model, inputs = patient.plain, patient.draw(patient.rows(3))
@@ -178,7 +178,8 @@ def _is_given_back(patient: Patient) -> bool:
 
 
 def _start_of(model: nn.Module) -> str | None:
-    """An argument that says where tokens begin; one of `**kwargs` stands as a text in the code."""
+    """Return the argument that gives the position at which tokens begin. If it is one of
+    `**kwargs`, its name is a text in the code."""
     arguments = arguments_of(model)
     known: tuple[object, ...] = tuple(arguments)
     if any(each.kind is each.VAR_KEYWORD for each in arguments.values()):
@@ -190,7 +191,8 @@ def _start_of(model: nn.Module) -> str | None:
 def _keeps_what_came(
     patient: Patient, form: Form, place: Callable[[int, Tensor], dict[Any, Any]]
 ) -> bool:
-    """Tell whether a last token whose place is given knows of those in an earlier call."""
+    """Tell whether the output at a last token, whose position is given, depends on tokens of an
+    earlier call."""
     n_rows = patient.max_rows or 2 if form.exact_rows else patient.rows(2)
     model, inputs = patient.copy(), patient.draw(n_rows)
     others = replace(inputs, tokens=patient.other_tokens(inputs.tokens))
@@ -210,7 +212,7 @@ def _keeps_what_came(
 
 
 def _counts_itself(patient: Patient, fed: Feeding) -> bool:
-    """Tell whether the cache alone says where new tokens begin."""
+    """Tell whether the cache alone determines where new tokens begin."""
     model, inputs = patient.plain, patient.draw(patient.rows(2))
     try:
         with torch.no_grad():

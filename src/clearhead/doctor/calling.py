@@ -17,9 +17,9 @@ from .patient import Patient
 LABELS = ("targets", "labels", "lm_labels", "label", "gold")
 """Arguments of a loss. A decoder never reads them, unless there is nothing else to read."""
 TARGETS, SOURCES = ("tgt", "trg", "target", "dec"), ("src", "source", "enc")
-"""How the names of arguments begin that are a target, and a source."""
+"""The beginnings of argument names that mean a target, and of those that mean a source."""
 STARTS = ("start_pos", "start_position", "start", "offset")
-"""Arguments that say at which position the tokens begin."""
+"""Arguments that give the position at which the tokens begin."""
 PLACES = (
     "input_pos",
     "position_ids",
@@ -30,27 +30,28 @@ PLACES = (
     "masked_pos",
     "masked_positions",
 )
-"""Arguments that say at which position each token stands, or which positions are asked for: all."""
+"""Arguments that give the position of each token, or the positions that are asked for; all
+positions are then asked for."""
 METHODS = (("encode", "decode"), ("encoder", "decoder"))
-"""What is called where there is no forward."""
+"""The methods that are called if the model has no forward."""
 _PLACES = 64
 
 Shown = tuple[Form, str]
-"""A form to try, and the way it is shown."""
+"""A form to try, and how the report shows it."""
 
 
 @dataclass(frozen=True)
 class Signature:
-    """The arguments of forward, and what their names say."""
+    """The arguments of forward, and what their names tell."""
 
     patient: Patient
     arguments: dict[str, inspect.Parameter]
     named: list[str]
-    """All arguments but *args and **kwargs."""
+    """All arguments except *args and **kwargs."""
     needed: list[str]
     """The arguments without a default."""
     sequences: list[str]
-    """Arguments that may be tokens: no mask, no length, no place."""
+    """Arguments that may be tokens: they are no mask, no length and no position."""
 
     @classmethod
     def of(cls, patient: Patient) -> "Signature":
@@ -77,7 +78,7 @@ class Signature:
         return self.sequences[1] if len(self.sequences) > 1 else "tokens"
 
     def by_keyword(self, name: str, place: int) -> bool:
-        """Tell whether an argument must be named because it does not stand at this place."""
+        """Tell whether an argument must be passed by keyword because it is not at this position."""
         if name not in self.arguments:
             return False
         keyword = self.arguments[name].kind is inspect.Parameter.KEYWORD_ONLY
@@ -103,7 +104,7 @@ class Signature:
                 yield replace(plain, masks={**masks, **lengths}, places_by_row=True)
 
     def _lengths(self) -> dict[str, MaskForm]:
-        """Numbers of tokens that the model needs, by role."""
+        """Return the numbers of tokens that the model needs as arguments, by role."""
         counts = [name for name in self.needed if is_length(name)]
         named = [name for name in counts if any(word in name.lower() for word in OF_SOURCE)]
         of_source = [*named, *counts][:1] if self.patient.kind == "encoder-decoder" else []
@@ -116,12 +117,12 @@ class Signature:
 
 
 class WayOfCalling(ABC):
-    """One convention."""
+    """One way of calling a model."""
 
     @abstractmethod
     def forms(self, signature: Signature, plain: Form) -> Iterator[Shown]:
-        """Yield the forms in which a model follows this convention; there are none if it cannot be
-        called so."""
+        """Yield the forms in which a model follows this convention; none, if it cannot be called in
+        this way."""
 
 
 class TwoSequences(WayOfCalling):
@@ -152,7 +153,8 @@ class OneSequence(WayOfCalling):
     too."""
 
     def forms(self, signature: Signature, plain: Form) -> Iterator[Shown]:
-        """An encoder-decoder that takes one sequence is examined as it is, and reported."""
+        """Yield ways to call a model with one sequence. An encoder-decoder that takes one sequence
+        is examined as it is, and this is reported."""
         one = len(signature.sequences) < 2 or signature.second not in signature.needed
         if signature.patient.kind == "encoder-decoder" and not one:
             return
@@ -164,8 +166,8 @@ class OneSequence(WayOfCalling):
 
 
 class WithTargets(WayOfCalling):
-    """`model(tokens, targets)`: nanoGPT returns only the last position's logits unless it is given
-    targets."""
+    """`model(tokens, targets)`: nanoGPT, for example, returns logits of the last position only,
+    unless it is given targets."""
 
     def forms(self, signature: Signature, plain: Form) -> Iterator[Shown]:
         """Yield one form for each argument that may be targets."""
@@ -175,8 +177,8 @@ class WithTargets(WayOfCalling):
 
 
 class WithPlaces(WayOfCalling):
-    """`model(tokens, positions)`: gpt-fast fails without an argument that has a default, the
-    position of each token."""
+    """`model(tokens, positions)`: gpt-fast, for example, fails without the position of each token,
+    although that argument has a default."""
 
     def forms(self, signature: Signature, plain: Form) -> Iterator[Shown]:
         """Yield forms with positions for all rows at once, and for each row."""
@@ -191,7 +193,7 @@ class InPairs(WayOfCalling):
     holds tokens and, after them, positions."""
 
     def forms(self, signature: Signature, plain: Form) -> Iterator[Shown]:
-        """Yield a form in which positions are the last ids of the table."""
+        """Yield a form in which the positions are the last ids of the table."""
         patient = signature.patient
         if patient.kind == "encoder-decoder":
             return
@@ -244,8 +246,9 @@ WITHOUT_FORWARD: tuple[WayOfCalling, ...] = (ByMethods(),)
 
 
 def forms(patient: Patient) -> Iterator[Shown]:
-    """The forms to try, each with the way it is shown. With masks, a model that takes (length,
-    batch) answers to nothing else; without them, it is found out later."""
+    """Yield the forms to try, each with the way in which the report shows it. With masks, a model
+    that takes (length, batch) accepts only that; without masks, the order of the axes is found
+    later."""
     candidates = list(_batch_first(patient))
     yield from candidates
     for form, shown in candidates:

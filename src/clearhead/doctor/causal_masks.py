@@ -1,4 +1,4 @@
-"""Finds a causal mask that the caller passes: which argument it is and how it is written, by
+"""Finds a causal mask that the caller passes: which argument it is, and in which form, by
 trying."""
 
 from collections.abc import Iterator
@@ -58,14 +58,14 @@ def _ways(form: Form, flags: list[str], names: list[str]) -> Iterator[Form]:
 
 
 def _flags(patient: Patient) -> list[str]:
-    """Arguments that switch a model's own causal mask on."""
+    """Return arguments that switch on a model's own causal mask."""
     arguments = arguments_of(patient.model).items()
     return [n for n, a in arguments if a.default is False and ("causal" in n or is_mask(n))]
 
 
 def _names(patient: Patient, form: Form) -> list[str]:
-    """Optional arguments that may be a causal mask. One that hides padding as (batch, length) is
-    none: such a model makes its causal mask itself, or has forgotten it."""
+    """Return optional arguments that may be a causal mask. If an argument hides padding as (batch,
+    length), it is not returned: such a model makes its causal mask itself, or lacks one."""
     others = OF_SOURCE if patient.has_source else _OF_ANOTHER
     used = {mask.argument for mask in form.masks.values()}
     return [
@@ -89,8 +89,8 @@ def _is_of_padding(patient: Patient, form: Form, name: str) -> bool:
 
 
 def _leaks(patient: Patient, form: Form) -> tuple[int, int] | None:
-    """How many pairs (position, later token) leak in the logits, and in all attentions; None if
-    something is not finite, or if no position sees the token before it."""
+    """Return how many pairs (position, later token) leak in the logits and in all attentions; None
+    if a value is not finite, or if no position sees the token before it."""
     model = patient.specimen
     sees = reach_in(patient, model, form.logits)
     if not sees.isfinite().all() or not (sees.diagonal(-1) > patient.tolerance).any():
@@ -104,8 +104,8 @@ def _leaks(patient: Patient, form: Form) -> tuple[int, int] | None:
 
 
 def _with_padding(patient: Patient, form: Form, found: Form) -> Form:
-    """A target's mask hides padding as well, where it can. A decoder's batch is padded on the
-    right, where a causal mask hides it already."""
+    """Return a form in which a target's mask hides padding as well, if that works. A decoder's
+    batch is padded on the right, where a causal mask hides the padding already."""
     mask = found.masks.get("real causal")
     if mask is None or not patient.has_source or mask.shape == "(length, length)":
         return found

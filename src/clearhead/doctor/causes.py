@@ -75,7 +75,7 @@ _RANK = {"error": 0, "warning": 1, "note": 2}
 
 def fold(findings: list[Finding]) -> tuple[Finding, ...]:
     """Return each finding with the case from which it follows, if there is one. Headlines come
-    first, those that explain others before the others, each with its consequences behind it."""
+    first, in the order of the causes, and each is followed by its consequences."""
     findings = sorted(findings, key=lambda f: _RANK[f.severity])  # the worst of a case leads it
     roots = {finding.case: _cause(finding, findings) for finding in findings}
 
@@ -101,7 +101,7 @@ def fold(findings: list[Finding]) -> tuple[Finding, ...]:
 
 
 def _rule(finding: Finding) -> int:
-    """Where a headline stands among the causes; behind all of them, if it is none."""
+    """Return the rank of a headline among the causes; other headlines come last."""
     order = [index for index, (rule, _) in enumerate(_RULES) if _matches(finding, rule)]
     return min(order, default=len(_RULES))
 

@@ -1,5 +1,5 @@
 """The doctor's own command: `transformer-doctor FILE.py:NAME`, `transformer-doctor diff REF PORT`.
-clearhead has verbs of its own for both."""
+clearhead has a command of its own for each."""
 
 import argparse
 import inspect
@@ -29,8 +29,8 @@ _MODEL = (
 
 
 def main(given: list[str] | None = None) -> int:
-    """Return the exit code: 0, 1 for a defect or a departure, 2 after a user error, 3 if checks
-    could not run, 130 after Ctrl-C."""
+    """Run the command and return its exit code: 0, 1 for a defect or a departure, 2 after a user
+    error, 3 if checks could not run, 130 after Ctrl-C."""
     given = sys.argv[1:] if given is None else given
     # A pipe on Windows has a code page without ✓ or Chinese.
     reconfigure = getattr(sys.stdout, "reconfigure", None)
@@ -64,7 +64,8 @@ def main(given: list[str] | None = None) -> int:
 
 
 def _parser(compares: bool) -> argparse.ArgumentParser:
-    """Every option that is a parameter of the function has its default."""
+    """Return the parser. Every option that is a parameter of the function has the function's
+    default."""
     function: Callable[..., Any] = diff if compares else examine
     parser = argparse.ArgumentParser(prog=f"{COMMAND} diff" if compares else COMMAND)
     if compares:
@@ -87,7 +88,7 @@ def _parser(compares: bool) -> argparse.ArgumentParser:
 
 
 def _settings(arguments: argparse.Namespace, function: Callable[..., Any]) -> dict[str, Any]:
-    """The options that are parameters of the function, except the models."""
+    """Return the options that are parameters of the function, except the models."""
     known = inspect.signature(function).parameters.values()
     names = [p.name for p in known if p.kind is p.KEYWORD_ONLY]
     return {name: value for name, value in vars(arguments).items() if name in names}

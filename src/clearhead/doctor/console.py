@@ -10,7 +10,7 @@ from .plain import visible
 
 
 class ReportConsole(Console):
-    """Takes no style and no control character from the text itself."""
+    """A console that takes no style and no control character from the text itself."""
 
     def __init__(self, file: IO[str] | None = None) -> None:
         super().__init__(file=file, highlight=False, markup=False, emoji=False)
@@ -18,7 +18,7 @@ class ReportConsole(Console):
     def render(
         self, renderable: RenderableType, options: ConsoleOptions | None = None
     ) -> Iterable[Segment]:
-        """Every printed piece, with escapes for the control characters in it."""
+        """Yield every printed piece, with escapes for the control characters in it."""
         for segment in super().render(renderable, options):
             text, style, control = segment
             yield segment if control else Segment(visible(text), style)

@@ -12,9 +12,10 @@ from .witness import watching
 
 
 def copy_model(model: nn.Module, *, share_weights: bool = False) -> nn.Module:
-    """A deep copy. Tensors that a model has kept with their graph (attention weights of the last
-    call) are copied without it; functions that a model keeps, and that hold modules of its own in
-    a closure, hold the copy's. With `share_weights` the parameters themselves are shared."""
+    """Return a deep copy. Tensors that a model has kept with their graph (attention weights of the
+    last call) are copied without the graph. Functions that a model keeps, and whose closures hold
+    modules of the model, hold modules of the copy. With `share_weights` the parameters themselves
+    are shared."""
     memo: dict[int, Any] = {}
     for module in model.modules():
         for value in vars(module).values():
@@ -31,7 +32,7 @@ def copy_model(model: nn.Module, *, share_weights: bool = False) -> nn.Module:
 
 
 def calls_the_original(model: nn.Module, twin: nn.Module, call: Callable[[], Any]) -> str | None:
-    """The path of the first module of the model that runs when only its copy is called."""
+    """Return the path of the first module of the model that runs when only its copy is called."""
     seen: list[str] = []
     own = {id(module) for module in twin.modules()}
 

@@ -1,5 +1,5 @@
-"""The end-of-sequence token that a model's own generation reads: where it is kept, and another one
-in its place for a while."""
+"""Finds the end-of-sequence token that a model's own generation reads, and replaces it for a
+while."""
 
 import inspect
 from collections.abc import Iterator
@@ -28,22 +28,23 @@ NAMES = (
     "eot_token",
     "eot_token_id",
 )
-"""What it is called, as an argument, an attribute or a constant."""
+"""Names of an end token, as an argument, an attribute or a constant."""
 
 
 @dataclass(frozen=True)
 class EndToken:
-    """Where a method finds its end."""
+    """Where a method finds its end token."""
 
     name: str
     owner: str | None = None
-    """The attribute of the model that holds it, such as a configuration; None: the model itself."""
+    """The attribute of the model that holds the end token, such as a configuration; None: the model
+    itself."""
     of_the_file: dict[str, Any] | None = None
-    """The names of the file that holds it as a constant."""
+    """The names of the file, if the file holds the end token as a constant."""
 
     @contextmanager
     def replaced(self, model: nn.Module, value: int) -> Iterator[None]:
-        """The model with another end, as long as this is open."""
+        """Replace the model's end token inside the block."""
         holder: Any = model if self.owner is None else getattr(model, self.owner)
         holder = self.of_the_file if self.of_the_file is not None else holder
         if isinstance(holder, dict):
@@ -67,8 +68,8 @@ class EndToken:
 
 
 def end_read_by(model: nn.Module, method: str) -> EndToken | None:
-    """The end that a method reads from the model, from something that the model holds, or from its
-    file."""
+    """Return where a method finds its end token: in the model, in something that the model holds,
+    or in its file."""
     function = inspect.unwrap(getattr(type(model), method, None) or getattr(model, method))
     read = _names_read(type(model), function)
     ends = [name for name in read if name.lower() in NAMES]
@@ -88,14 +89,14 @@ def end_read_by(model: nn.Module, method: str) -> EndToken | None:
 
 
 def mentions_an_end(model: nn.Module, method: str) -> bool:
-    """Tell whether the code of a method names an end, wherever that comes from."""
+    """Tell whether the code of a method, or of the methods that it calls, names an end token."""
     function = inspect.unwrap(getattr(type(model), method, None) or getattr(model, method))
     return any(name.lower() in NAMES for name in _names_read(type(model), function))
 
 
 def _names_read(kind: type, function: Any, depth: int = 2) -> list[str]:
-    """The names and texts in the code of a function, and of the methods of the class that it calls:
-    attributes, constants, keys."""
+    """Return the names and texts (attributes, constants and keys) in the code of a function and of
+    the methods of the class that it calls."""
     code = getattr(function, "__code__", None)
     names = list(_names_in(code)) if isinstance(code, CodeType) else []
     if depth:
@@ -121,7 +122,7 @@ def _is_token(value: Any) -> bool:
 
 
 def _is_plain(value: Any) -> bool:
-    """Something that may hold settings: no layer, no tensor, no method."""
+    """Tell whether a value may hold settings: it is no layer, no tensor and no method."""
     if value is None or callable(value) or isinstance(value, nn.Module | torch.Tensor):
         return False
     return isinstance(value, dict) or hasattr(value, "__dict__")

@@ -11,12 +11,13 @@ else:
     from ..errors import ClearheadError as _Base
 
 MAX_MESSAGE = 4000
-"""Characters: what a file from somebody else holds may be quoted in a message."""
+"""The number of characters of a file from somebody else that a message may quote."""
 
 
 class DoctorError(_Base):
     """Base of every error that the user can fix: a model that cannot be opened or called, a check
-    or a setting that does not exist. As a part of clearhead, it is a `ClearheadError`."""
+    or a setting that does not exist. If the doctor is a part of clearhead, this is a
+    `ClearheadError`."""
 
     def __init__(self, message: str = "") -> None:
         text = str(message)

@@ -1,4 +1,4 @@
-"""Runs one examination: every check on one model. It returns what the checks found."""
+"""Runs one examination: every check on one model, and returns what the checks found."""
 
 import logging
 import time
@@ -27,7 +27,7 @@ from .texts import Language, error_text, nearest_text
 _log = logging.getLogger(__name__)
 
 OF_A_DEVICE = ("device", "backend", "cpu", "gpu", "cuda", "triton", "assertionerror")
-"""Words in the errors of a model that runs on its own device only."""
+"""Words in the errors of a model that runs only on its own device."""
 
 
 def examine(
@@ -46,11 +46,11 @@ def examine(
 ) -> Examination:
     """Find what is silently wrong in a Transformer.
 
-    Give `kind` and `vocab_size` if the model does not have them. `calls` says how to call a model
-    with an unusual signature. `quick` leaves out training and compilation; `only` names the checks
-    to run. `fresh=False` says that the weights are trained. `language` is the language of error
-    messages. The model is not changed, and the random generator is left as it was. Weights in half
-    precision are examined in single precision, if the model runs in it.
+    `kind` and `vocab_size` are required if the model does not define them. `calls` says how to call
+    a model with an unusual signature. `quick` leaves out training and compilation; `only` names the
+    checks to run. `fresh=False` says that the weights are trained. `language` is the language of
+    error messages. The model is not changed, and the random generator is left as it was. Weights in
+    half precision are examined in single precision, if the model runs in it.
     """
     checks = _chosen(only, quick, language)
     with ExitStack() as around:
@@ -92,9 +92,10 @@ def examine(
 
 
 def _recognised(model: nn.Module, **how: Any) -> Patient:
-    """Half precision rounds by as much as some defects change: its weights are examined in single
-    precision, unless the model cannot be called then. On the processor: a token beyond a table is
-    an error there, and the end of the whole process on a GPU."""
+    """Return the recognised model. Rounding to half precision is as large as the effect of some
+    defects, so weights in half precision are converted to single precision, unless the model cannot
+    be called then. The model runs on the processor: there, a token beyond a table raises an error,
+    while on a GPU it would end the whole process."""
     elsewhere = sorted({p.device.type for p in model.parameters()} - {"cpu"})
     if elsewhere:
         try:
@@ -133,9 +134,9 @@ def _chosen(only: Collection[str] | None, quick: bool, language: Language) -> li
 
 
 def _run(check: Check, patient: Patient) -> tuple[list[Finding], Outcome]:
-    """A check that fails is reported, and the others still run: the model's code may raise
-    anything. A finding or failure in double precision is checked again in the model's own
-    precision, and only what both agree on is reported."""
+    """Run a check. If it fails, that is reported and the other checks still run, because the
+    model's code may raise anything. A finding or failure in double precision is checked again in
+    the model's own precision, and only what is found both times is reported."""
     started = time.monotonic()
     findings, status, reason = _attempt(check, patient)
     if status in ("found", "could not run") and patient.runs_in_double:

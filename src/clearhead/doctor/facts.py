@@ -20,7 +20,7 @@ class ExaminationFacts:
     outcomes: tuple[Outcome, ...]
     seed: int
     n_printed: int = 0
-    """How many lines the model's own code printed, which are left out."""
+    """The number of lines that the model's own code printed, which are left out."""
 
     @property
     def healthy(self) -> bool:
@@ -29,12 +29,12 @@ class ExaminationFacts:
 
     @property
     def headlines(self) -> list[Finding]:
-        """One finding for each cause; its consequences are left out."""
+        """Return one finding for each cause, without its consequences."""
         return [finding for finding in self.findings if finding.because is None]
 
     @property
     def not_run(self) -> list[Outcome]:
-        """The checks that could not run, which neither passed nor found anything."""
+        """Return the checks that could not run, which neither passed nor found anything."""
         return [outcome for outcome in self.outcomes if outcome.status == "could not run"]
 
     def following(self, headline: Finding) -> list[Finding]:
@@ -42,15 +42,15 @@ class ExaminationFacts:
         return [finding for finding in self.findings if finding.because == headline.case]
 
     def fails(self, on: Severity = "warning", *, strict: bool = False) -> bool:
-        """Tell whether there is a finding of this severity or a worse one; with `strict`, also
-        whether a check could not run."""
+        """Tell whether there is a finding of at least this severity or, with `strict`, a check that
+        could not run."""
         levels = ("error", "warning", "note")
         levels = levels[: levels.index(on) + 1]
         return any(f.severity in levels for f in self.findings) or (strict and bool(self.not_run))
 
     def exit_code(self, on: Severity = "warning", *, strict: bool = False) -> int:
-        """Return the exit code of the command: 1 for a finding of this severity or a worse one;
-        otherwise 3 if a check could not run (1 with `strict`); otherwise 0."""
+        """Return the exit code of the command: 1 for a finding of at least this severity; otherwise
+        3 if a check could not run (1 with `strict`); otherwise 0."""
         if self.fails(on, strict=strict):
             return 1
         return 3 if self.not_run else 0
@@ -61,7 +61,7 @@ class ExaminationFacts:
 
 
 def json_text(content: dict[str, Any]) -> str:
-    """Write JSON for people. NaN and infinity, which JSON does not have, become their names."""
+    """Return readable JSON. NaN and infinity, which JSON does not have, become their names."""
     return json.dumps(_finite(content), ensure_ascii=False, indent=2, allow_nan=False)
 
 

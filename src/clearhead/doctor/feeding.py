@@ -11,7 +11,8 @@ from .form import Form, arguments_of
 from .patient import CallInputs
 
 Step = Callable[[nn.Module, CallInputs, Any, dict[str, Any]], tuple[Tensor, Any]]
-"""New tokens, the cache so far and further arguments → their logits, and the cache grown."""
+"""Takes new tokens, the cache so far and further arguments. Returns the logits of the new tokens,
+and the extended cache."""
 
 
 @dataclass(frozen=True)
@@ -20,10 +21,11 @@ class Feeding:
 
     form: Form
     make: Callable[[nn.Module, CallInputs], Any]
-    """An empty cache; None where the first call makes one."""
+    """Makes an empty cache; returns None if the first call makes one."""
     step: Step
     mask: Literal["whole", "new"] | None = None
-    """True if a padding mask covers all tokens so far, or the new ones only."""
+    """"whole" if a padding mask covers all tokens so far, "new" if it covers only the new ones;
+    None if the cache takes no mask."""
 
     def __call__(
         self, model: nn.Module, inputs: CallInputs, pieces: list[int], rows: list[int] | None = None
@@ -126,7 +128,7 @@ def grown_in_place(
 
 
 def new_cache_at_zero(model: Any, inputs: CallInputs) -> Any:
-    """Make the same cache, beside the number of tokens so far."""
+    """Make a cache with the model's own new_cache, together with the number of tokens so far, 0."""
     return new_cache(model, inputs), 0
 
 
@@ -173,7 +175,7 @@ def placed_by_the_caller(form: Form) -> Step:
 
 
 def reset(name: str) -> Callable[[nn.Module, CallInputs], None]:
-    """A cache that the model keeps in itself, and clears when this method is called."""
+    """Return a function that clears the cache inside the model by calling this method."""
 
     def make(model: nn.Module, _inputs: CallInputs) -> None:
         getattr(model, name)()
@@ -182,7 +184,7 @@ def reset(name: str) -> Callable[[nn.Module, CallInputs], None]:
 
 
 def kept_by_the_model(form: Form, flags: dict[str, Any]) -> Step:
-    """Return the step of a model that stores its cache in itself, switched on by flags."""
+    """Return the step of a model that stores its cache in itself, if these flags are set."""
 
     def step(
         model: nn.Module, inputs: CallInputs, _cache: Any, more: dict[str, Any]

@@ -17,21 +17,22 @@ class Finding:
     """One defect that a check has found, with its numbers and its place."""
 
     case: str
-    """Check and case, `causal.leak`: the key of its texts."""
+    """The check and the case, such as `causal.leak`: the key of the texts."""
     severity: Severity
     numbers: Mapping[str, object] = field(default_factory=dict)
     place: str | None = None
-    """The path in the module tree that it could be narrowed down to."""
+    """The path in the module tree to which the defect could be narrowed down."""
     picture: list[list[Cell]] | None = None
-    """Which position (row) sees which (column)."""
+    """A table of which position (row) sees which (column)."""
     because: str | None = None
     """The case of another finding that probably explains this one."""
     origin: str | None = None
-    """What in the model it was traced to, where that is known: the key of texts of its own."""
+    """The part of the model to which the defect was traced, if that is known: the key of texts of
+    its own."""
 
     @property
     def check(self) -> str:
-        """The name of the check that made the finding."""
+        """Return the name of the check that made the finding."""
         return self.case.partition(".")[0]
 
 
@@ -48,10 +49,10 @@ Status = Literal["passed", "found", "not applicable", "could not run"]
 
 @dataclass(frozen=True)
 class Outcome:
-    """The way in which one check ended."""
+    """How one check ended."""
 
     check: str
     status: Status
     seconds: float
     reason: str | None = None
-    """Why it does not apply (a key of the texts), or the error that stopped it."""
+    """Why the check does not apply (a key of the texts), or the error that stopped it."""

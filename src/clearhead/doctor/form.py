@@ -23,15 +23,16 @@ REFUSALS = (
     AssertionError,
     NotImplementedError,
 )
-"""What a model raises at a call that it does not understand."""
+"""Errors that a model raises at a call that it does not understand."""
 SLIPS = (NameError, ImportError, ArithmeticError)
-"""What a model raises where its own code is wrong, in a branch that this call happens to enter."""
+"""Errors that a model raises if its own code is wrong in a branch that this call happens to
+enter."""
 CALL_ERRORS = (*REFUSALS, *SLIPS)
-"""What ends a trial of a call: the doctor tries the next form, and if none works, its message has
-the error."""
+"""Errors that end a trial of a call. The doctor then tries the next form; if no form works, its
+message quotes the error."""
 
 HEADS = ("generator", "project", "projection", "proj", "lm_head", "head", "out", "output", "fc_out")
-"""What turns states into logits, where forward itself does not."""
+"""Names of parts that turn states into logits, if forward itself does not."""
 
 
 @dataclass(frozen=True)
@@ -40,76 +41,78 @@ class Form:
 
     # Arguments, by name: which of them takes what.
     tokens: str | None
-    """The one for the tokens: `model(input_ids=…)`; None: the last positional one."""
+    """The argument for the tokens: `model(input_ids=…)`; None: the last positional argument."""
     vocab_size: int
     source: str | None = None
-    """The one for the source: `model(…, src=…)`; None: the first positional one."""
+    """The argument for the source: `model(…, src=…)`; None: the first positional argument."""
     two_sequences: bool = False
     """True if there is a source: `model(source, tokens)`."""
     targets: str | None = None
-    """The one for targets, without which the logits of all positions do not come back:
-    `model(tokens, targets=…)`."""
+    """The argument for targets, without which the model does not return the logits of all
+    positions: `model(tokens, targets=…)`."""
     start: str | None = None
-    """The one for the position at which the tokens begin, with a cache inside the model:
+    """The argument for the position at which the tokens begin, with a cache inside the model:
     `model(tokens, start_pos=0)`."""
     places: str | None = None
-    """The one for the position of each token: `model(tokens, input_pos=…)`."""
+    """The argument for the position of each token: `model(tokens, input_pos=…)`."""
     places_by_row: bool = False
-    """True if these are (batch, length), not (length,)."""
+    """True if these positions are (batch, length), not (length,)."""
     segments: str | None = None
-    """The one that tells sentences apart: `model(tokens, segment_ids=…)`; all tokens are of the
-    first."""
+    """The argument that distinguishes sentences: `model(tokens, segment_ids=…)`; all tokens belong
+    to the first."""
     constants: dict[str, Any] = field(default_factory=dict)
-    """What others are always: `model(tokens, mode="lm")`."""
+    """Arguments that always have the same value: `model(tokens, mode="lm")`."""
     rest: tuple[str, ...] = ()
-    """The masks that go in as further positional arguments: `model(tokens, *masks)`."""
+    """The masks that are passed as further positional arguments: `model(tokens, *masks)`."""
     bundle: tuple[str, ...] = ()
-    """What stands in the one tuple that the model takes, "source", "tokens", and masks by name:
+    """The contents of the one tuple that the model takes, "source", "tokens", and masks by name:
     `model((source, tokens, mask))`."""
     methods: tuple[str, str] | None = None
-    """What encodes and what decodes, methods or modules, where there is no forward:
+    """The methods or modules that encode and decode, if there is no forward:
     `model.decode(model.encode(source), tokens)`."""
 
     # Masks.
     masks: dict[str, MaskForm] = field(default_factory=dict)
-    """By role: "real" and "source_real"; further arguments that describe the same tokens are "real
-    2", "source_real 2" and so on; one that is causal only and optional is "real causal"."""
+    """The masks by role: "real" and "source_real". Further arguments that describe the same tokens
+    are "real 2", "source_real 2" and so on; an optional mask that is only causal is "real
+    causal"."""
     flag: str | None = None
     """An argument that switches a causal mask on: `model(tokens, is_causal=True)`. A single token
-    does not need it: it sees all that is in a cache."""
+    does not need it, because it sees everything in a cache."""
 
     # Shapes, and where the logits are in what comes back.
     length_first: bool = False
-    """Tokens are (length, batch), and so are the logits."""
+    """True if tokens and logits are (length, batch)."""
     flat: bool = False
-    """Logits come back as (batch · length, vocab)."""
+    """True if the model returns logits as (batch · length, vocab)."""
     pooled: bool = False
-    """One vector comes back for a whole sequence."""
+    """True if the model returns one vector for a whole sequence."""
     pair_offset: int | None = None
-    """Tokens are (batch, length, 2): each beside its position, which is counted from this id."""
+    """Not None if tokens are (batch, length, 2), each together with its position, which is counted
+    from this id."""
     head: str | None = None
-    """What makes logits of the states that come back: `model.lm_head(model(tokens))`."""
+    """The part that turns the returned states into logits: `model.lm_head(model(tokens))`."""
     inside: str | None = None
-    """The module whose output the logits are, where only a loss comes back."""
+    """The module whose output is the logits, if the model itself returns only a loss."""
     shifts_itself: bool = False
-    """The model moves the target to the right before its decoder reads it."""
+    """True if the model shifts the target to the right before its decoder reads it."""
     drops_last: bool = False
-    """The last token is a target only, and gets no logits."""
+    """True if the last token is only a target and gets no logits."""
 
     # Limits.
     one_by_one: bool = False
-    """With `start`: the model takes one token at a time."""
+    """With `start`: True if the model takes one token at a time."""
     max_rows: int | None = None
-    """As many sequences as the model takes at once, where that is few."""
+    """The largest number of sequences that the model takes at once, if it is small."""
     exact_rows: bool = False
-    """It takes exactly so many."""
+    """True if the model takes exactly `max_rows` sequences."""
     exact_length: int | None = None
-    """The one length that the model takes."""
+    """The only length that the model takes."""
     filler: int = 0
-    """The token behind the end of shorter sequences."""
+    """The token that fills shorter sequences after their end."""
 
     def call(self, model: nn.Module, inputs: CallInputs, **more: Any) -> Any:
-        """Call the model with these inputs in its own form."""
+        """Call the model with these inputs in this form."""
         turned: list[tuple[Tensor, Tensor]] = []
         if self.bundle:
             args, kwargs = self._bundled(model, inputs)
@@ -129,8 +132,8 @@ class Form:
     def _arguments(
         self, model: nn.Module, inputs: CallInputs, turned: list[tuple[Tensor, Tensor]]
     ) -> tuple[list[Any], dict[str, Any]]:
-        """Positional ones, and those by keyword. `turned` gets each sequence that goes in with the
-        length first, beside what goes in."""
+        """Return positional arguments and keyword arguments. `turned` collects each sequence that
+        is passed with the length first, together with the original."""
 
         def as_taken(tokens: Any) -> Tensor:
             if self.pair_offset is not None:
@@ -265,7 +268,7 @@ class Form:
         return logits
 
     def _by_methods(self, model: Any, inputs: CallInputs, encode: str, decode: str) -> Any:
-        """The arguments of both are known by their names."""
+        """Call the methods that encode and decode, whose arguments are known by their names."""
         masks = {role: self.masks[role].of(ones_where_none(inputs, role)) for role in self.masks}
         encoded = getattr(model, encode)(
             *_by_name(arguments_of(model, encode), masks, {"tokens": inputs.source})
@@ -318,7 +321,7 @@ def ones_where_none(inputs: CallInputs, role: str) -> Tensor:
 def _by_name(
     arguments: dict[str, inspect.Parameter], masks: dict[str, Tensor], tensors: dict[str, Any]
 ) -> list[Any]:
-    """What goes to each argument of a method, in their order."""
+    """Return the value for each argument of a method, in their order."""
     values: list[Any] = []
     for name, argument in arguments.items():
         low = name.lower()
@@ -345,7 +348,7 @@ def arguments_of(model: nn.Module, method: str = "forward") -> dict[str, inspect
 
 
 def takes_anything(model: nn.Module) -> bool:
-    """Tell whether forward has **kwargs."""
+    """Tell whether forward takes **kwargs."""
     return any(a.kind is a.VAR_KEYWORD for a in arguments_of(model).values())
 
 

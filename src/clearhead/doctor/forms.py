@@ -1,4 +1,4 @@
-"""Finds the form of call that a model answers, by trying it and examining the output."""
+"""Finds the form of call that a model accepts, by trying forms and examining the output."""
 
 from dataclasses import replace
 from itertools import product
@@ -91,7 +91,8 @@ def _settle(patient: Patient, form: Form) -> tuple[Patient, Form]:
 
 
 def _call(model: nn.Module, form: Form, inputs: CallInputs) -> tuple[Any, dict[str, list[int]]]:
-    """What comes back, and the sizes of the tables that tokens and source are looked up in."""
+    """Return the output of a call, and the sizes of the tables in which tokens and source are
+    looked up."""
     tables: dict[str, list[int]] = {"tokens": [], "source": []}
 
     def leave(_path: str, module: nn.Module, given: Any, _output: Any) -> None:
@@ -113,7 +114,8 @@ def _call(model: nn.Module, form: Form, inputs: CallInputs) -> tuple[Any, dict[s
 
 
 def _of_an_encoder(form: Form, inputs: CallInputs, output: Any) -> Form | None:
-    """States or tags, one for each token; or one vector for a whole sequence."""
+    """Return the form of an encoder's output: states or tags, one for each token, or one vector for
+    a whole sequence."""
     states = logits_in(output, inputs.tokens.shape, None)
     if states is not None and states.is_floating_point():
         return replace(form, vocab_size=states.shape[-1])
@@ -130,8 +132,8 @@ def _elsewhere(
     sizes: list[int],
     otherwise: Form | None,
 ) -> Form:
-    """Logits that forward does not return: behind a head that is called from outside, or inside
-    a model that returns its loss."""
+    """Return a form for logits that forward does not return: they come from a head that is called
+    separately, or from inside a model that returns its loss."""
     shape = inputs.tokens.shape
     for name in HEADS:
         head = getattr(model, name, None)
@@ -158,7 +160,8 @@ def _elsewhere(
 
 
 def _shifts_itself(patient: Patient, form: Form) -> bool:
-    """A token matters at the next position and not at its own: forward has moved the target."""
+    """Tell whether the model shifts its target: then a token matters at the next position and not
+    at its own."""
     inputs = patient.draw(2)
     middle = patient.length // 2
     tokens = inputs.tokens.clone()
@@ -174,7 +177,7 @@ def _shifts_itself(patient: Patient, form: Form) -> bool:
 
 
 def _has_rows_apart(patient: Patient, form: Form) -> bool:
-    """A token matters for its own sequence, and for no other."""
+    """Tell whether a token matters only for its own sequence."""
     inputs = patient.draw(4)
     tokens = inputs.tokens.clone()
     tokens[:1, 1] = patient.other_tokens(tokens[:1, 1])
@@ -186,8 +189,9 @@ def _has_rows_apart(patient: Patient, form: Form) -> bool:
 
 
 def _is_length_first(patient: Patient, form: Form) -> bool:
-    """Tokens of one column see each other and tokens of one row do not; turned round, a sequence
-    gives the same alone as among others. (Where it does not, batch and length are mixed up.)"""
+    """Tell whether tokens are (length, batch). Then tokens of one column see each other and tokens
+    of one row do not; with the axes exchanged, a sequence gives the same logits alone as among
+    others. (If it does not, the model mixes up batch and length.)"""
     model, inputs = patient.plain, patient.draw(4)
     turned = replace(form, length_first=True)
     tokens = inputs.tokens.clone()

@@ -44,14 +44,14 @@ _SETTINGS = {
     "beams": ("num_beams", "n_beams", "beam_size", "beam_width", "beams"),
 }
 NEVER = -1
-"""An end that no token is."""
+"""An end that is no token of any vocabulary."""
 # What is passed to arguments that generation cannot do without.
 _USUAL = {"eos": NEVER, "temperature": 1.0, "beams": 1}
 
 
 def find_generate(patient: Patient, form: Form) -> Found:
-    """Find `model.generate(tokens, …)`, or the same under another name. Settings are recognised by
-    their names."""
+    """Find `model.generate(tokens, …)`, or a method under another name that does the same. Settings
+    are recognised by their names."""
     if patient.kind == "encoder":
         return NOTHING
     for method in _METHODS:
@@ -101,25 +101,25 @@ def _named(
 
 @dataclass(frozen=True)
 class _Settings:
-    """The arguments by which a method takes the settings of a generation."""
+    """The arguments by which a method takes the settings of generation."""
 
     new: str
     """The argument for the number of tokens."""
     names: dict[str, str]
     """The argument for each other setting that the method has."""
     usual: dict[str, Any]
-    """What is passed to those of them that have no default."""
+    """The values that are passed for settings without a default."""
     mask: tuple[str, MaskForm] | None
     """The argument for the prompt's padding mask, and the mask's form."""
     has_switch: bool
-    """True if temperature and top_k mean nothing without `do_sample=True`."""
+    """True if temperature and top_k have no effect without `do_sample=True`."""
 
 
 def _settings_of(
     patient: Patient, form: Form, arguments: dict[str, inspect.Parameter]
 ) -> _Settings | None:
-    """None, if the method needs more than a prompt, a number of tokens, and settings that are
-    known."""
+    """Return the settings; None if the method needs more than a prompt, a number of tokens, and
+    known settings."""
     present = {
         setting: next((name for name in known if name in arguments), None)
         for setting, known in _SETTINGS.items()
@@ -147,14 +147,14 @@ def _settings_of(
 
 @dataclass(frozen=True)
 class _NamedGenerate:
-    """`Calls.generate` of a method whose settings are known by the names of its arguments."""
+    """`Calls.generate` for a method whose settings are known by the names of its arguments."""
 
     method: str
     settings: _Settings
     end: EndToken | None
-    """The end that the method reads elsewhere, if it is no argument."""
+    """The end token, if the method reads it elsewhere and not from an argument."""
     start: int | None
-    """The token that starts an encoder-decoder, if the method leaves it out."""
+    """The token with which an encoder-decoder starts, if the method leaves it out of its result."""
 
     def __call__(self, model: Any, inputs: CallInputs, n_new: int, /, **settings: Any) -> Generated:
         prompt = inputs.tokens if inputs.source is None else inputs.source
@@ -204,8 +204,9 @@ def _gives_tokens(patient: Patient, generate: _NamedGenerate) -> bool:
 def _stripped_start(
     patient: Patient, generate: Callable[[nn.Module, Tensor], Any], *, exactly: bool
 ) -> int | None:
-    """The token that starts an encoder-decoder, where three tokens that were asked for come back
-    without it. It is seen as it goes through a table of tokens. `exactly`: all three are new."""
+    """Return the token with which an encoder-decoder starts, if the method returns the three
+    requested tokens without it. The token is seen when a table of tokens looks it up. `exactly`:
+    all three tokens are new."""
     model, source = patient.copy(), patient.draw(3).source
     assert source is not None
     looked_up: list[int] = []
@@ -232,7 +233,8 @@ def _stripped_start(
 
 
 def _rows(tokens: Any, end: int) -> Tensor:
-    """(batch, length), also of a list whose rows end at different places: behind them is `end`."""
+    """Return tokens (batch, length), also from a list whose rows end at different places, which are
+    filled with `end`."""
     if isinstance(tokens, list) and not all(isinstance(row, int) for row in tokens):
         rows = [torch.as_tensor(row).flatten() for row in tokens]
         return nn.utils.rnn.pad_sequence(rows, batch_first=True, padding_value=end)

@@ -28,7 +28,7 @@ CODE_KEYS = {
     "experts_implementation",
     "quantization_config",
 }
-"""Keys by which a config.json can name Python files, or packages and kernels that run code."""
+"""Keys of a config.json that can name Python files, or packages and kernels that run code."""
 _MOST_BYTES = {CONFIG: 4 * 2**20, INDEX: 64 * 2**20}
 _ALONE = threading.RLock()
 
@@ -71,7 +71,7 @@ def open_hub_folder(folder: Path, language: Language) -> nn.Module:
 
 
 class _UnusableError(ValueError):
-    """What is wrong with a file, in words."""
+    """Raised with a description of what is wrong with a file."""
 
 
 @contextmanager
@@ -92,7 +92,8 @@ def offline() -> Iterator[None]:
 
 
 def _keys(value: object) -> set[str]:
-    """The keys of an object, and of the objects in it: a model may be made of several."""
+    """Return the keys of an object and of the objects in it, because a model may consist of
+    several."""
     match value:
         case dict():
             return {str(key) for key in value}.union(*map(_keys, value.values()))
@@ -102,7 +103,8 @@ def _keys(value: object) -> set[str]:
 
 
 def _plain_file(folder: Path, name: str) -> Path:
-    """A file in the folder itself: a link could point anywhere, and a pipe would never end."""
+    """Return a file in the folder itself: a link could point anywhere, and a pipe would never
+    end."""
     path = folder / name
     if not name or any(separator in name for separator in ("/", "\\", "\0")):
         raise _UnusableError(f"{name!r} is not the name of a file in the folder")
@@ -123,7 +125,7 @@ def _read_object(folder: Path, name: str) -> dict[str, Any]:
 
 
 def _weights(folder: Path) -> dict[str, Tensor]:
-    """From one file, or from shards with an index."""
+    """Load the weights from one file, or from shards with an index."""
     if (folder / WHOLE).is_symlink() or (folder / WHOLE).exists():
         return _tensors(_plain_file(folder, WHOLE))
     if not (folder / INDEX).exists():

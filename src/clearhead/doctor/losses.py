@@ -18,16 +18,16 @@ _LABELS = ("labels", "lm_labels", "targets", "label", "gold")
 Loss = Callable[[nn.Module, CallInputs, Tensor], Tensor]
 _N_SPECIAL = 5
 HOW_A_TARGET_COUNTS = ("not at all", "in the divisor", "like any other")
-"""What an ignored target may do, from nothing to everything."""
+"""What an ignored target may affect, from nothing to everything."""
 
 
 class LossConvention(ABC):
-    """One convention."""
+    """One way of computing a loss."""
 
     @abstractmethod
     def find(self, patient: Patient, form: Form) -> Found | None:
-        """Return the entries of `Calls`, and how they are shown; None if the model does not follow
-        this convention. A call that fails raises one of `CALL_ERRORS`."""
+        """Return the entries of `Calls`, and how the report shows them; None if the model does not
+        follow this convention. A call that fails raises one of `CALL_ERRORS`."""
 
 
 class OnlyALoss(LossConvention):
@@ -60,8 +60,8 @@ class LabelsThatAreRead(LossConvention):
     """`model(source, labels)`: the model moves the labels itself, and its decoder reads them."""
 
     def find(self, patient: Patient, form: Form) -> Found | None:
-        """Find the loss. The doctor does not examine what the model computes from the labels, only
-        whether it leaves them unchanged."""
+        """Find the loss. The doctor does not examine what the model computes from the labels; it
+        only checks whether the model leaves them unchanged."""
         if not form.shifts_itself or form.tokens is not None or _label_of(patient) is None:
             return None
 
@@ -97,7 +97,7 @@ class LossOfFilledTokens(LossConvention):
     may see everything."""
 
     def find(self, patient: Patient, form: Form) -> Found | None:
-        """Find the loss, and by trying, which token this is."""
+        """Find the loss and, by trying, the token that is replaced."""
         name = _argument_of_labels(patient, form)
         if name is None:
             return None
@@ -155,7 +155,7 @@ def _label_of(patient: Patient) -> str | None:
 
 
 def _argument_of_labels(patient: Patient, form: Form) -> str | None:
-    """An argument of labels besides the tokens."""
+    """Return the argument that takes labels beside the tokens."""
     elsewhere = form.methods or form.shifts_itself or form.inside is not None
     return None if elsewhere else _label_of(patient)
 
@@ -173,8 +173,8 @@ def _loss_of_tokens(form: Form, name: str) -> Loss:
 
 
 def _filled_token(patient: Patient, loss: Loss) -> int | None:
-    """The token that stands for what is to be predicted, where no other position is a target. Among
-    ordinary tokens such a model finds nothing to learn."""
+    """Return the token that stands for what the model must predict, if no other position is a
+    target. From ordinary tokens, such a model learns nothing."""
     model, inputs = patient.plain, patient.draw(patient.rows(3))
     filled = torch.zeros_like(inputs.tokens, dtype=torch.bool)
     filled[:, ::3] = True
@@ -201,8 +201,8 @@ def _filled_token(patient: Patient, loss: Loss) -> int | None:
 
 
 def _ignored_target(patient: Patient, loss: Loss) -> tuple[int | None, bool]:
-    """The target that counts least, of those that are usually ignored and that the loss takes, and
-    whether it is ignored; None if the loss takes none."""
+    """Return the target that counts least, among the targets that are usually ignored and that the
+    loss accepts, and whether it is ignored; None if the loss accepts none of them."""
     model, inputs = patient.plain, patient.draw(patient.rows(3))
     taken: list[int] = []
     for ignored in (-100, -1, *([] if patient.pad_id is None else [patient.pad_id]), 0):
@@ -224,8 +224,9 @@ def _ignored_target(patient: Patient, loss: Loss) -> tuple[int | None, bool]:
 
 
 def _how_it_counts(loss: Loss, model: nn.Module, inputs: CallInputs, ignored: int) -> str:
-    """The loss of a row beside one of nothing but this target tells, as a share of the row's own:
-    1 where the target does not count, a half where the loss is divided by all targets."""
+    """Return the loss of a batch in which half of the rows have only this target, as a share of the
+    loss of the other rows: 1 if the target does not count, a half if the loss is divided by all
+    targets."""
     inputs, targets = inputs.rows(slice(0, 2)), inputs.tokens[:2].clone()
     targets[1:] = ignored
     try:
@@ -239,7 +240,8 @@ def _how_it_counts(loss: Loss, model: nn.Module, inputs: CallInputs, ignored: in
 
 
 def _from_labels(patient: Patient, form: Form, name: str) -> dict[str, Any]:
-    """An encoder-decoder that gets only labels makes what its decoder reads of them."""
+    """Return the logits of an encoder-decoder that is given only labels, and makes from them what
+    its decoder reads."""
     reads = arguments_of(patient.model).get(form.tokens or "")
     if not form.two_sequences or reads is None or reads.default is not None:
         return {}

@@ -26,14 +26,15 @@ class MaskForm:
     true_is_real: bool
     dtype: torch.dtype
     causal: bool = False
-    """The caller's mask hides the future as well as padding."""
+    """True if the caller's mask hides the future as well as padding."""
     always: bool = False
-    """It goes with every call: the model cannot be called without it, or is not causal then."""
+    """True if the mask is passed in every call: without it, the model cannot be called, or is not
+    causal."""
     padding: bool = True
-    """It hides padding; if not, it is causal only."""
+    """True if the mask hides padding; if not, it is only causal."""
 
     def of(self, real: Tensor) -> Tensor:
-        """`real` is (batch, length)."""
+        """Return the mask for `real`, which is (batch, length)."""
         if not self.padding:
             real = torch.ones_like(real)
         if self.shape == "(batch,) lengths":
@@ -64,9 +65,9 @@ class MaskForm:
         return self.argument.endswith("attention_mask") and not (self.true_is_real or self.causal)
 
     def given_to(self, model: nn.Module, real: Tensor, n_queries: int | None = None) -> Tensor:
-        """Return the mask of these tokens; a float mask is in the model's precision, as kernels
-        want it. With `n_queries`, a causal mask has only these last rows, because earlier tokens
-        are in a cache."""
+        """Return the mask of these tokens. A float mask has the model's precision, because kernels
+        need that. With `n_queries`, a causal mask has only that many last rows, because earlier
+        tokens are in a cache."""
         mask = self.of(real)
         if mask.is_floating_point():
             mask = mask.to(next(model.parameters()).dtype)

@@ -36,7 +36,7 @@ _SOURCE_MASKS = (
     *_MASKS,
 )
 OF_SOURCE = ("src", "source", "enc", "mem", "context", "input")
-"""Words in the names of a source's masks."""
+"""Words in the names of masks of the source."""
 # Shapes that go together: of padding, of a causal mask, of a source's mask that is not padding.
 _STYLES: tuple[tuple[MaskShape, MaskShape, MaskShape], ...] = (
     ("(batch, 1, length)", "(batch, length, length)", "(batch, 1, length)"),
@@ -45,7 +45,8 @@ _STYLES: tuple[tuple[MaskShape, MaskShape, MaskShape], ...] = (
     ("(batch, length)", "(batch, length)", "(batch, length)"),
 )
 SENSES = ((True, torch.bool), (False, torch.bool), (True, torch.long), (True, torch.float32))
-"""True if True is real (or may look), and of which dtype; a float is 0 or -inf."""
+"""The forms of a mask to try: whether True means a real token (or may look), and the dtype. A float
+mask holds 0 and -inf."""
 # A mask of -10000 hides well enough to be recognised; whether it really does, a check asks.
 _SAME = 1e-4
 _HIDDEN = 2
@@ -53,7 +54,7 @@ _HIDDEN = 2
 
 def is_mask(name: str) -> bool:
     """Tell whether an argument of this name is a mask; `masked_pos`, for example, is a list of
-    places."""
+    positions."""
     low = name.lower()
     return ("mask" in low and "masked" not in low) or name in ("real", "source_real")
 
@@ -87,12 +88,12 @@ def required_masks(patient: Patient, names: list[str]) -> Iterator[dict[str, Mas
 
 
 BEST = 9.0
-"""The score of masks that do all that they are for; without a mask there is nothing to judge."""
+"""The score of masks that do everything that they are for. Without a mask, nothing is scored."""
 
 
 def score(patient: Patient, form: Form) -> float:
-    """Score how well masks do their work. In the logits of a model with another defect, nothing may
-    be causal or hidden; what its attentions look at still shows which way round a mask is."""
+    """Return how well masks do their work. In the logits of a model with another defect, no mask
+    may seem to work; what its attentions look at still shows what True means."""
     with torch.no_grad():
         logits = form.logits(patient.plain, patient.draw(3))
     if not logits.isfinite().all():
@@ -104,8 +105,8 @@ def score(patient: Patient, form: Form) -> float:
 
 
 def _share_open(patient: Patient, form: Form) -> float:
-    """The share of pairs of query and key without padding that are open or closed as they should
-    be: a target sees its past, everything else sees all."""
+    """Return the share of the pairs of query and key, without padding, that are open or closed as
+    they should be: a target sees its past, and all other sequences see everything."""
     inputs, model = patient.draw(2), patient.plain
     n, n_source = patient.length, patient.source_length if patient.has_source else 0
     shapes = {(n, n), (n_source, n_source), (n, n_source)}
@@ -121,7 +122,8 @@ def _share_open(patient: Patient, form: Form) -> float:
 
 
 def _is_causal(patient: Patient, form: Form) -> bool:
-    """The last token does not matter at the first position, and the first does at the last."""
+    """Tell whether a model is causal: the last token does not matter at the first position, but the
+    first token matters at the last."""
     inputs = patient.draw(2)
     last, first = inputs.tokens.clone(), inputs.tokens.clone()
     last[:, -1] = patient.other_tokens(last[:, -1])
@@ -165,8 +167,8 @@ def hides(patient: Patient, form: Form, role: str) -> bool:
 
 
 def optional_masks(patient: Patient, form: Form) -> tuple[Form, dict[str, str]]:
-    """Return the masks that a model takes and can do without; and by role, an argument that is
-    named like a padding mask but under no meaning leaves an unpadded batch unchanged."""
+    """Return the masks that a model takes and can do without. Also return, by role, an argument
+    that is named like a padding mask, but changes an unpadded batch whatever True means."""
     roles = {"real": _MASKS}
     if patient.kind == "encoder-decoder" and patient.has_source:
         roles = {"real": _TARGET_MASKS, "source_real": _SOURCE_MASKS}
@@ -187,10 +189,10 @@ def optional_masks(patient: Patient, form: Form) -> tuple[Form, dict[str, str]]:
 def _named_mask(
     patient: Patient, form: Form, role: str, names: tuple[str, ...]
 ) -> tuple[MaskForm | None, str | None]:
-    """The argument is known by its name. Its meaning: a mask under which every token is real
-    changes nothing, one that hides a token is taken as well, and hides it. Where none hides,
-    the first that is taken. Beside it, the first padding mask that was taken both ways and changed
-    something under each."""
+    """Find the mask by the argument's name, and what True means by trying: a mask under which every
+    token is real changes nothing, and a mask that hides a token is accepted and hides it. If no
+    mask hides, the first that is accepted is returned. Also returned is the first padding mask that
+    was accepted with each meaning of True, and changed something with each."""
     inputs = patient.draw(3)
     masked = _all_real(inputs, role)
     taken: list[MaskForm] = []
@@ -227,8 +229,9 @@ def _named_mask(
 
 
 def _passed_on(patient: Patient, form: Form, role: str, names: tuple[str, ...]) -> MaskForm | None:
-    """A mask that the model hands on by its **kwargs. Any name may be taken there and never be
-    read: one that is read leaves an unpadded batch alone, and hiding a token changes it."""
+    """Find a mask that the model passes on by its **kwargs. Any name may be accepted there without
+    being read: a mask that is read leaves an unpadded batch unchanged, and changes the result if it
+    hides a token."""
     inputs = patient.draw(3)
     masked = _all_real(inputs, role)
     hidden = _all_real(inputs, role)
@@ -251,9 +254,9 @@ def _passed_on(patient: Patient, form: Form, role: str, names: tuple[str, ...]) 
 
 
 def _with_memory(patient: Patient, form: Form, mask: MaskForm) -> Form:
-    """Some take the mask of the source twice: for the encoder, and for attention to what that
-    returned (`memory_key_padding_mask`, `src_tgt_mask`). The second is the argument with which the
-    padding of the source is hidden, and without which it is not."""
+    """Find a second mask of the source. Some models take it twice: for the encoder, and for
+    attention to the encoder's output (`memory_key_padding_mask`, `src_tgt_mask`). The second is the
+    argument with which the padding of the source is hidden, and without which it is not."""
     if hides(patient, form, "source_real"):
         return form
     used = {known.argument for known in form.masks.values()}

@@ -1,12 +1,12 @@
 """The names of this package, which is a part of clearhead and also a distribution of its own."""
 
 PACKAGE = __name__.rpartition(".")[0]
-"""What is imported: clearhead.doctor or transformer_doctor."""
+"""The name to import: clearhead.doctor or transformer_doctor."""
 IS_PART = "." in PACKAGE
-"""True if it is a part of clearhead."""
+"""True if this package is a part of clearhead."""
 COMMAND = PACKAGE.replace(".", " ") if IS_PART else PACKAGE.replace("_", "-")
-"""What is typed: clearhead doctor or transformer-doctor."""
+"""The command to type: clearhead doctor or transformer-doctor."""
 DISTRIBUTION = "clearhead" if IS_PART else COMMAND
-"""What pip installs."""
+"""The name with which pip installs this package."""
 TRANSFORMERS = "'clearhead[hf]'" if IS_PART else "transformers safetensors"
-"""What pip installs to open folders of Hugging Face."""
+"""The name with which pip installs support for folders of Hugging Face."""

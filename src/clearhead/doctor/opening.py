@@ -19,9 +19,9 @@ class OpenedModel(NamedTuple):
 
     model: nn.Module
     fresh: bool
-    """True if its weights are untrained."""
+    """True if the model's weights are untrained."""
     calls: Calls | None = None
-    """How it is called, if its file says so."""
+    """How to call the model, if its file says so."""
 
 
 def names_a_file(model: object) -> bool:
@@ -31,8 +31,8 @@ def names_a_file(model: object) -> bool:
 
 
 def open_model(name: str, language: Language, seed: int = 0) -> OpenedModel:
-    """Open what a name on the command line stands for. A model that is built has the same weights
-    each time."""
+    """Open the model that a name on the command line stands for. A model that is built has the same
+    weights each time."""
     folder = Path(name)
     with seeded(seed):
         if names_a_file(name):
@@ -45,7 +45,7 @@ def open_model(name: str, language: Language, seed: int = 0) -> OpenedModel:
 
 
 def open_file(model: str | Path, language: Language) -> OpenedModel:
-    """Open FILE.py:NAME. The file is run, and may say how its model is called."""
+    """Open FILE.py:NAME. The file is run, and may say how to call its model."""
     path, _, name = str(model).rpartition(":")
     file = Path(path)
 
@@ -77,8 +77,8 @@ def open_file(model: str | Path, language: Language) -> OpenedModel:
 
 
 def _as_calls(calls: object) -> Calls | None:
-    """The class of this name in clearhead and in transformer-doctor is the same code twice: a file
-    may import either."""
+    """Convert `Calls` to the class of this package. clearhead and transformer-doctor each have a
+    class of this name with the same code, and a file may import either."""
     if isinstance(calls, Calls) or type(calls).__name__ != "Calls":
         return calls if isinstance(calls, Calls) else None
     return Calls(**{field.name: getattr(calls, field.name) for field in fields(Calls)})

@@ -1,4 +1,4 @@
-"""Finds the logits, and what else there is, in what a model returned."""
+"""Finds the logits, and the other tensors, in what a model returned."""
 
 from dataclasses import is_dataclass
 from typing import Any

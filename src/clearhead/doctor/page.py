@@ -1,5 +1,5 @@
-"""Writes a report as one self-contained HTML page, without scripts, fonts or addresses from
-elsewhere."""
+"""Writes a report as one self-contained HTML page, without scripts, and without fonts or addresses
+from elsewhere."""
 
 from html import escape
 
@@ -68,7 +68,7 @@ def as_html(report: ExaminationFacts, language: Language = "en") -> str:
 
 
 def as_fragment(report: ExaminationFacts, language: Language = "en") -> str:
-    """Return the same page for a notebook, in a frame of its own, so that its style changes nothing
+    """Return the same page for a notebook, inside a frame, so that its style affects nothing
     else."""
     page = escape(as_html(report, language), quote=True)
     return (

@@ -25,10 +25,10 @@ _LARGE = 20_000_000
 
 @dataclass(frozen=True)
 class CallInputs:
-    """The inputs of a model. A mask is True at real tokens; None: no mask is passed."""
+    """The inputs of a model. A mask is True at real tokens; None means that no mask is passed."""
 
     tokens: Tensor
-    """(batch, length); the target, where there is a source."""
+    """(batch, length): the tokens of the target, if there is a source."""
     source: Tensor | None = None
     """(batch, source length)"""
     real: Tensor | None = None
@@ -52,8 +52,8 @@ def in_pieces(
     max_rows: int | None,
     exactly: bool = False,
 ) -> Tensor:
-    """Call the model for all rows, if it takes no more than `max_rows` at once, or `exactly` this
-    many (the last rows are repeated)."""
+    """Call the model for all rows, in pieces of at most `max_rows`, or of exactly that many with
+    `exactly` (the last rows are then repeated)."""
     n_rows = len(inputs.tokens)
     if max_rows is None or (n_rows <= max_rows and not exactly):
         return call(model, inputs)
@@ -67,12 +67,12 @@ class Generated(NamedTuple):
     """What a model's own generation returned."""
 
     prefix: Tensor
-    """(batch, prefix): what the decoder started from: the prompt, or an encoder-decoder's first
-    token."""
+    """(batch, prefix): the tokens with which the decoder started: the prompt, or an
+    encoder-decoder's first token."""
     tokens: Tensor
-    """(batch, new): what was generated after it."""
+    """(batch, new): the tokens that were generated after the prefix."""
     scores: Tensor | None = None
-    """The log-probabilities that the model claims for them, where it says."""
+    """The log-probabilities that the model reports for these tokens, if it does."""
 
 
 class Generate(Protocol):
@@ -85,7 +85,8 @@ class Generate(Protocol):
 
 @dataclass(frozen=True)
 class Calls:
-    """How to call a model: each entry takes the model, since the doctor examines copies of it.
+    """How to call a model: each entry takes the model as an argument, because the doctor examines
+    copies of the model.
 
     Only `logits` is needed. An entry that is None does not exist, and its checks do not apply.
     """
@@ -93,58 +94,61 @@ class Calls:
     logits: Callable[[nn.Module, CallInputs], Tensor]
     """(batch, length, vocab): scores before any softmax."""
     masks: frozenset[str] = frozenset()
-    """Which of "real" and "source_real" reach the model."""
+    """The masks, "real" and "source_real", that reach the model."""
     unread_masks: Mapping[str, str] = field(default_factory=dict)
-    """By "real" or "source_real": an argument named as a padding mask, with which an unpadded batch
-    gets other logits than without, whatever True means."""
+    """By "real" or "source_real": an argument that is named as a padding mask, but changes the
+    logits of an unpadded batch, whatever True means."""
     inverted_masks: tuple[str, ...] = ()
     """Arguments called attention_mask that are true at padding, unlike what tokenizers return."""
     causal_mask: str | None = None
     """An argument without which the model leaks; `logits` passes a causal mask in it."""
     sides: frozenset[str] = frozenset({"left", "right"})
-    """Where padding can be put: lengths in place of masks leave only the right."""
+    """The sides on which padding can be put: lengths in place of masks allow only the right."""
     inner_length: int = 0
-    """How many tokens more than it is given the decoder works on."""
+    """How many more tokens the decoder processes than it is given."""
     loss: Callable[[nn.Module, CallInputs, Tensor], Tensor] | None = None
     """The model's own loss, given a target per token, as its users would pass them."""
     loss_shift: int = 0
-    """How far the model itself moves the targets: 1 where users pass the inputs as labels."""
+    """By how many positions the model itself shifts the targets: 1 if users pass the inputs as
+    labels."""
     ignored: int = -100
-    """The target that does not count."""
+    """The target that the loss ignores."""
     ignores: bool = True
-    """True if there is one; if not, `ignored` is a target like others."""
+    """True if the loss ignores a target; if not, `ignored` is a target like others."""
     labelled: Callable[[nn.Module, CallInputs, Tensor], Any] | None = None
-    """A call with labels, also where they are what the decoder reads."""
+    """A call with labels, even if they are what the decoder reads."""
     class_loss: Callable[[nn.Module, CallInputs, Tensor], Tensor] | None = None
     """The loss of a model that scores classes: one for each sequence if it is `pooled`, or one for
     each token."""
     from_labels: Callable[[nn.Module, CallInputs, Tensor], Tensor] | None = None
-    """The logits of an encoder-decoder that is given labels only, and makes what its decoder reads
-    of them."""
+    """The logits of an encoder-decoder that is given only labels, and makes from them what its
+    decoder reads."""
     fills: int | None = None
-    """The mask token of a masked language model, which predicts tokens in its place only; its
-    decoder may see everything."""
+    """The mask token of a masked language model, which predicts tokens only in its place; a decoder
+    of this kind may see everything."""
     own_loss: Callable[[nn.Module, CallInputs], Tensor] | None = None
-    """The loss of a model that makes its targets of its tokens itself."""
+    """The loss of a model that makes its own targets from its tokens."""
     packed: Callable[[nn.Module, CallInputs, list[int]], Tensor] | None = None
     """The logits of rows that hold several documents of these lengths."""
     accumulate: Callable[[nn.Module, list[tuple[CallInputs, Tensor]]], None] | None = None
-    """Leaves in `.grad` what one step over several micro-batches leaves."""
+    """Leaves in `.grad` the gradient of one step over several micro-batches."""
     cached: Callable[[nn.Module, CallInputs, list[int]], Tensor] | None = None
-    """The same logits, with the tokens fed in pieces of these lengths through a cache."""
+    """The same logits as `logits`, with the tokens fed through a cache in pieces of these
+    lengths."""
     cache_takes_masks: bool = False
     """True if `cached` passes `inputs.real` on, so that a padded batch can be fed in pieces."""
     reordered: Callable[[nn.Module, CallInputs, list[int], list[int]], Tensor] | None = None
-    """As `cached`; before the last piece, row i of the cache becomes that of row rows[i]."""
+    """Like `cached`; before the last piece, row i of the cache becomes row rows[i]."""
     generate: Generate | None = None
     settings: frozenset[str] = frozenset()
-    """Which settings `generate` knows: "temperature", "top_k", "eos", "beams"."""
+    """The settings that `generate` takes: "temperature", "top_k", "eos", "beams"."""
     generate_mentions_end: bool = False
-    """True if the code of `generate` names an end-of-sequence token."""
+    """True if the code of `generate` names an end token."""
     generate_takes_masks: bool = False
     """True if `generate` passes `inputs.real` on, so that prompts can be padded on the left."""
     more_outputs: Callable[[nn.Module, CallInputs], list[Tensor]] | None = None
-    """What comes back besides the logits and is learnt too, such as the scores of another head."""
+    """What the model returns besides the logits and also learns, such as the scores of another
+    head."""
     attention: Callable[[nn.Module, CallInputs], list[Tensor]] | None = None
     """The attention weights that the model returns, (batch, heads, query, key) each."""
 
@@ -160,30 +164,32 @@ class Patient:
     pad_id: int | None = None
     max_length: int | None = None
     max_rows: int | None = None
-    """As many sequences as the model takes at once, where that is few."""
+    """The largest number of sequences that the model takes at once, if it is small."""
     exact_rows: bool = False
-    """It takes exactly so many."""
+    """True if the model takes exactly `max_rows` sequences."""
     exact_length: int | None = None
-    """The one length that the model takes: shorter sequences are filled up behind their end."""
+    """The only length that the model takes: shorter sequences are filled after their end."""
     source_vocab_size: int | None = None
-    """Where the source has a vocabulary of its own."""
+    """The size of the source's own vocabulary, if it has one."""
     scores_tokens: bool = True
-    """What comes back scores the vocabulary: not states, tags or classes."""
+    """True if the output scores the vocabulary; it is not states, tags or classes."""
     pooled: bool = False
-    """One vector comes back for a whole sequence; it stands at each of its positions."""
+    """True if the model returns one vector for a whole sequence, which stands at each of its
+    positions."""
     one_sequence: bool = False
-    """An encoder-decoder whose source and target are one argument."""
+    """True for an encoder-decoder whose source and target are one argument."""
     equal_lengths: bool = False
-    """An encoder-decoder that fails when source and target differ in length."""
+    """True for an encoder-decoder that fails if source and target differ in length."""
     fresh: bool = True
-    """The weights are as initialised: the first loss means something."""
+    """True if the weights are as initialised, so that the first loss is meaningful."""
     seed: int = 0
     allow_double: bool = True
-    """Questions of structure are asked in double precision, where the model runs in it."""
+    """True if questions of structure are examined in double precision, provided the model runs in
+    it."""
     recognised: dict[str, str] = field(default_factory=dict)
     """What was recognised, for the report: a capability, and how it is used."""
     shared: list[nn.Module] = field(default_factory=list, repr=False)
-    """`plain`, once it was made; a list, so that what is recognised later has it too."""
+    """`plain`, once it was made. It is in a list, so that later copies of the patient share it."""
 
     @property
     def has_source(self) -> bool:
@@ -234,25 +240,26 @@ class Patient:
 
     @property
     def plain(self) -> nn.Module:
-        """An unchanged copy in evaluation mode that all checks share, because copying takes longer
-        than a call. Use it under no_grad and do not change it: a large model's copy shares the
-        model's weights."""
+        """Return an unchanged copy in evaluation mode that all checks share, because copying takes
+        longer than a call. Use it under no_grad and do not change it: a large model's copy shares
+        the model's weights."""
         if not self.shared:
             self.shared.append(copy_model(self.model, share_weights=self.is_large))
         return self.shared[0].eval()
 
     @cached_property
     def in_own_precision(self) -> "Patient":
-        """Return the same patient for a second opinion, for which nothing is computed in double
+        """Return the same patient for a second opinion, in which nothing is computed in double
         precision."""
         return replace(self, allow_double=False)
 
     @cached_property
     def specimen(self) -> nn.Module:
-        """A copy for questions of structure. It is in double precision, so that rounding cannot be
-        mistaken for a leak, and has noise on every parameter, so that a zero or a very small
-        initial weight cannot hide a leak. Frozen parameters stay unchanged: a table of sinusoids
-        with noise would be none. Use it under no_grad and do not change it."""
+        """Return a copy for questions of structure. It is in double precision, so that rounding
+        cannot be mistaken for a leak, and has noise on every parameter, so that a zero or a very
+        small initial weight cannot hide a leak. Frozen parameters stay unchanged, because a table
+        of sinusoids with noise would not be one any more. Use the copy under no_grad and do not
+        change it."""
         specimen, _ = self._precise
         generator = torch.Generator(device=self.device).manual_seed(self.seed)
         frozen = not any(parameter.requires_grad for parameter in specimen.parameters())
@@ -277,7 +284,7 @@ class Patient:
 
     @cached_property
     def noisy(self) -> nn.Module:
-        """A noisy copy that checks share. Its mode may be any; change nothing else."""
+        """Return a noisy copy that checks share. They may change its mode, but nothing else."""
         if not self.runs_in_double:
             return copy_model(self.specimen, share_weights=True)
         return self.noisy_copy()
@@ -288,7 +295,8 @@ class Patient:
 
     @cached_property
     def in_training(self) -> nn.Module:
-        """The specimen in training mode, with dropout switched off. Use it like the specimen."""
+        """Return the specimen in training mode, with dropout switched off. Use it like the
+        specimen."""
         model = _without_dropout(copy_model(self.specimen, share_weights=True).train())
         with torch.no_grad():
             one, other = (self.logits(model, self.draw(2)) for _ in range(2))
@@ -307,7 +315,7 @@ class Patient:
 
     @cached_property
     def _precise(self) -> tuple[nn.Module, bool]:
-        """A copy in double precision where that works, and whether it does."""
+        """Return a copy in double precision if that works, and whether it does."""
         if not self.allow_double or self.is_large:
             return self.copy(), False
         try:
@@ -320,8 +328,8 @@ class Patient:
 
     @property
     def tolerance(self) -> float:
-        """The share of the logits' own size that counts as a change. Rounding stays far below it:
-        in double precision, some models still compute positions or norms in single precision
+        """Return the share of the logits' size that counts as a change. Rounding stays far below
+        it: in double precision, some models still compute positions or norms in single precision
         (1e-7); in single precision, errors of a deep stack reach 1e-5."""
         return 1e-6 if self.runs_in_double else 1e-4
 
@@ -335,7 +343,7 @@ class Patient:
         seed: int = 0,
     ) -> CallInputs:
         """Draw random tokens, none of them padding. `symbols` limits the number of different
-        ones."""
+        tokens."""
         generator = torch.Generator().manual_seed(self.seed * 1_000 + seed)
         # The first ids are often special (begin, end): a large vocabulary does without them.
         first = 4 if self.vocab_size > 16 else 0
@@ -385,8 +393,8 @@ def change_size(one: Tensor, other: Tensor) -> float:
 
 
 def _without_dropout(model: nn.Module) -> nn.Module:
-    """Layers that drop are put into evaluation mode; rates that modules keep as numbers, for
-    functions that drop, become 0."""
+    """Put dropout layers into evaluation mode, and set to 0 the rates that modules keep as numbers
+    for functions that drop."""
     for module in model.modules():
         if "drop" in type(module).__name__.lower():
             module.eval()

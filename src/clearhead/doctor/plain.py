@@ -30,7 +30,7 @@ def as_plain(
     checks: bool = False,
 ) -> str:
     """Return what `terminal` shows, without boxes and colours. A note takes one line, unless
-    `notes` are wanted; `checks` lists them by how they ended."""
+    `notes` are wanted; with `checks`, the checks are listed by how they ended."""
     return "\n".join(_lines(report, language, notes, checks))
 
 

@@ -12,7 +12,8 @@ import pytest
 
 @pytest.fixture
 def healthy() -> Callable[..., Any]:
-    """`assert_healthy`: fails with the report if the doctor finds an error or a warning."""
+    """Return `assert_healthy`, which fails with the report if the doctor finds an error or a
+    warning."""
     # torch is imported when a test asks for it, not whenever pytest starts.
     from .testing import assert_healthy
 

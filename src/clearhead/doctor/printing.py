@@ -9,7 +9,7 @@ _KEPT = 20
 
 
 class Printed(io.TextIOBase):
-    """Counts lines, and keeps the last ones."""
+    """A stream that counts lines and keeps only the last ones."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -18,7 +18,7 @@ class Printed(io.TextIOBase):
         self._open = ""
 
     def writable(self) -> bool:
-        """Always true."""
+        """Return True: anything can be written."""
         return True
 
     def write(self, text: str, /) -> int:
@@ -36,7 +36,7 @@ class Printed(io.TextIOBase):
 
 @contextlib.contextmanager
 def captured() -> Iterator[Printed]:
-    """Inside the block, nothing goes to standard output."""
+    """Keep everything that is printed inside the block from standard output."""
     printed = Printed()
     with contextlib.redirect_stdout(printed):
         yield printed

@@ -89,8 +89,9 @@ def recognise(
 
 
 def _classifier(model: nn.Module, *how: Any) -> Patient | None:
-    """A model whose output is one vector for a sequence, and not of the vocabulary's size, which is
-    what a decoder that returns the last logits only has."""
+    """Return the patient if the model is a classifier, whose output is one vector for a sequence.
+    The vector's size must not be that of the vocabulary: a decoder that returns only the last
+    logits has such a vector."""
     try:
         patient = _recognised_as("encoder", model, *how)
     except RecognitionError:
@@ -110,7 +111,8 @@ def _recognised_as(
     fresh: bool,
     language: Language,
 ) -> Patient:
-    """The first way of calling, and size of the vocabulary, under which the model answers."""
+    """Return the patient for the first way of calling, and the first size of the vocabulary, that
+    the model accepts."""
     problems: list[RecognitionError] = []
     sizes = [vocab_size] if vocab_size else _vocab_sizes(model, language)
     ways = _unusual_sizes(model, problems) if calls is None else iter([{}, {"max_rows": 1}])
@@ -148,9 +150,9 @@ def _recognised_as(
 
 
 def _unusual_sizes(model: nn.Module, problems: list[RecognitionError]) -> Iterator[dict[str, Any]]:
-    """Batches and lengths of any size; then, when nothing was understood, what some models insist
-    on: one sequence at a time, a batch of one size, sequences of one length. A length that is not
-    in the settings stands in what torch said of another one."""
+    """Yield batches and lengths of any size; then, if no call was accepted, the special sizes that
+    some models need: one sequence at a time, a batch of one size, or sequences of one length. If no
+    setting names that length, torch's error for another length does."""
     yield {}
     yield {"max_rows": 1}
     batch = _setting(model, _BATCHES)
@@ -165,7 +167,7 @@ def _unusual_sizes(model: nn.Module, problems: list[RecognitionError]) -> Iterat
 
 
 def stated_kind(model: nn.Module) -> ModelKind | None:
-    """Return what a model says about its kind, if it does."""
+    """Return the kind that a model states, if it does."""
     config = getattr(model, "config", None)
     family = getattr(config, "family", None)
     if family in KINDS:
@@ -188,7 +190,8 @@ def _setting(model: nn.Module, names: tuple[str, ...]) -> int | None:
 
 
 def _vocab_sizes(model: nn.Module, language: Language) -> list[int]:
-    """What the model says; else the sizes of its tables, one of which is the vocabulary's."""
+    """Yield the sizes of the vocabulary: the size that the model states, or else the sizes of its
+    tables, one of which is the vocabulary's."""
     known = _setting(model, ("vocab_size", "n_vocab", "num_tokens"))
     if known is not None:
         return [known]
@@ -199,8 +202,8 @@ def _vocab_sizes(model: nn.Module, language: Language) -> list[int]:
 
 
 def _tables(model: nn.Module) -> list[int]:
-    """The sizes of a model's tables, the largest first. Where no nn.Embedding is one, a matrix that
-    belongs to no layer of torch's may be: `self.table[tokens]`."""
+    """Return the sizes of a model's tables, the largest first. If no nn.Embedding is a table, a
+    matrix that belongs to none of torch's layers may be one: `self.table[tokens]`."""
     sizes = {m.num_embeddings for m in model.modules() if isinstance(m, nn.Embedding)}
     if not sizes:
         owners = [m for m in model.modules() if not _is_layer_of_torch(m)]
@@ -222,8 +225,8 @@ def _pad_id(model: nn.Module) -> int | None:
 
 
 def _hidden_token(patient: Patient) -> int | None:
-    """The padding of a model that does not say: the one of the first tokens that is never looked at
-    in an attention of the source (or of an encoder's tokens) to itself."""
+    """Return the padding token of a model that does not state it: the first of its lowest tokens at
+    which self-attention of the source (or of an encoder's tokens) never looks."""
     role = "source" if patient.has_source else "tokens"
     if patient.one_sequence or patient.equal_lengths:
         return None
@@ -247,7 +250,7 @@ def _hidden_token(patient: Patient) -> int | None:
 
 
 def _with_form(patient: Patient, language: Language) -> tuple[Patient, Form]:
-    """Find the arguments that are tokens, and where the logits are in what comes back."""
+    """Find the arguments that are tokens, and where the logits are in the output."""
     problems: dict[str, str] = {}
     candidates: list[tuple[float, Patient, Form, str]] = []
     for form, shown in forms(patient):
@@ -274,7 +277,7 @@ def _with_form(patient: Patient, language: Language) -> tuple[Patient, Form]:
 
 
 def _how(form: Form) -> str:
-    """What is unusual about a call."""
+    """Describe what is unusual about a call."""
     parts = []
     if form.head is not None:
         parts.append(f"logits = model.{form.head}(…)")
@@ -290,8 +293,8 @@ def _how(form: Form) -> str:
 
 
 def _with_lengths(patient: Patient, language: Language) -> Patient:
-    """Try a call that was given, with a vocabulary of the source's own where it has one, and with
-    source and target of equal length if nothing else works."""
+    """Try a call that was given, also with a separate vocabulary of the source if there is a
+    source, and with source and target of equal length if nothing else works."""
     problem: Exception | None = None
     calls = replace(patient.calls, logits=_with_all_real(patient.calls))
     sources = dict.fromkeys([*_tables(patient.model), patient.vocab_size])
@@ -320,7 +323,8 @@ def _with_lengths(patient: Patient, language: Language) -> Patient:
 
 
 def _with_all_real(calls: Calls) -> Callable[[nn.Module, CallInputs], torch.Tensor]:
-    """A call that takes masks is given them, also where every token is real."""
+    """Return a call for logits that always passes the masks that the model takes, even if every
+    token is real."""
 
     def logits(model: nn.Module, inputs: CallInputs) -> torch.Tensor:
         sides = {"real": inputs.tokens, "source_real": inputs.source}
@@ -363,7 +367,7 @@ def _with_masks(patient: Patient, form: Form) -> tuple[Patient, Form]:
 
 
 def _with_abilities(patient: Patient, form: Form) -> Patient:
-    """A loss, a cache, generation, attention weights: whatever there is."""
+    """Add the abilities that the model has: a loss, a cache, generation, attention weights."""
     for find in abilities.ALL:
         try:
             changes, shown = find(patient, form)

@@ -10,7 +10,7 @@ class Examination(ExaminationFacts):
     """The result of an examination: findings, and the outcome of each check."""
 
     def to_json(self, language: Language = "en") -> str:
-        """Facts and sentences; the facts are the same in every language."""
+        """Return the facts and the sentences; the facts are the same in every language."""
         findings = [
             {**asdict(finding), "check": finding.check, **asdict(explain(finding, language))}
             for finding in self.findings
@@ -36,7 +36,7 @@ class Examination(ExaminationFacts):
         return as_text(self)
 
     def _repr_html_(self) -> str:
-        """The report in a notebook."""
+        """Return the report for a notebook."""
         from .page import as_fragment
 
         return as_fragment(self)

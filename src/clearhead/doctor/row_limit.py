@@ -13,9 +13,9 @@ _SHORT = 2
 
 
 def with_row_limit(patient: Patient, form: Form | None = None) -> Patient:
-    """Return the patient with the largest number of rows that it takes, if checks need more, for
-    example because memory for a cache is reserved for a fixed number. The model then gets the rows
-    in pieces."""
+    """Return the patient with the largest number of rows that the model takes, if checks need more
+    rows. A model may, for example, reserve a cache for a fixed number of them. The model then gets
+    the rows in pieces."""
     if patient.max_rows is None and not _takes(patient, form, _MOST):
         least, most = 2, _MOST
         while most - least > 1:
@@ -29,7 +29,8 @@ def with_row_limit(patient: Patient, form: Form | None = None) -> Patient:
 
 
 def _takes(patient: Patient, form: Form | None, n_rows: int) -> bool:
-    """Short sequences tell as well as long ones, unless the model does not take them."""
+    """Tell whether the model takes this many rows. Short sequences are enough to tell, unless the
+    model does not take them."""
     logits = patient.calls.logits if form is None else form.logits
     for length in (min(_SHORT, patient.length), patient.length):
         try:

@@ -10,7 +10,7 @@ import torch
 
 @contextmanager
 def seeded(seed: int) -> Iterator[None]:
-    """Inside the block, everything draws from this seed, so that a model that is built or examined
+    """Draw everything inside the block from this seed, so that a model that is built or examined
     again has the same numbers. The generators of torch, Python and numpy are restored
     afterwards."""
     own = random.getstate()
@@ -36,5 +36,5 @@ def set_seed(seed: int) -> None:
 
 
 def _seeded_devices() -> list[int]:
-    """The devices whose generators torch.manual_seed sets, besides the processor's."""
+    """Return the devices whose generators torch.manual_seed sets, except the processor."""
     return list(range(torch.cuda.device_count())) if torch.cuda.is_initialized() else []

@@ -28,7 +28,7 @@ DEFECTS = {
     "stops.no_setting": "generation cannot stop at an end-of-sequence token",
     "past_the_limit.crash": "generation runs past the table of positions",
 }
-"""Case of the doctor → what is wrong."""
+"""For each case of the doctor, what is wrong."""
 
 
 class TutorialAttention(nn.Module):
@@ -102,7 +102,7 @@ class TutorialDecoderLayer(nn.Module):
 
 
 class TutorialTransformer(nn.Module):
-    """An encoder-decoder with `DEFECTS`."""
+    """An encoder-decoder that has all `DEFECTS`."""
 
     positions: Tensor
 
@@ -145,7 +145,7 @@ class TutorialTransformer(nn.Module):
     def generate(
         self, idx: Tensor, max_new_tokens: int, temperature: float = 1.0, top_k: int | None = None
     ) -> Tensor:
-        """Greedy decoding without a cache."""
+        """Decode greedily, without a cache."""
         for _ in range(max_new_tokens):
             logits = self(idx)[0][:, -1] / temperature
             if top_k is not None:
@@ -156,6 +156,6 @@ class TutorialTransformer(nn.Module):
 
 
 def sinusoids(length: int, d_model: int) -> Tensor:
-    """The table of sinusoidal positions."""
+    """Return the table of sinusoidal positions."""
     angles = torch.arange(length)[:, None] / 10000 ** (torch.arange(0, d_model, 2) / d_model)
     return torch.stack((angles.sin(), angles.cos()), dim=-1).flatten(1)

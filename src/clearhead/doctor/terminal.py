@@ -74,7 +74,7 @@ def as_text(
 
 
 def _note(finding: Finding, language: Language) -> Text:
-    """One line, whatever its text is."""
+    """Return a note as one line, whatever its text is."""
     seen = " ".join(explain(finding, language).seen.split())
     return Text.assemble(
         (word("note", language), f"bold {_COLOURS['note']}"),
@@ -88,7 +88,7 @@ def _note(finding: Finding, language: Language) -> Text:
 
 
 def _names(report: ExaminationFacts, language: Language) -> RenderableType:
-    """The checks, by how they ended."""
+    """Return the names of the checks, grouped by how they ended."""
     table = Table.grid(padding=(0, 1))
     table.add_column(no_wrap=True)
     table.add_column(overflow="fold")

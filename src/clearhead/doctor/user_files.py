@@ -1,4 +1,4 @@
-"""Runs a Python file of the user's."""
+"""Runs a Python file that belongs to the user."""
 
 import importlib.util
 import sys
@@ -10,7 +10,7 @@ from .errors import DoctorError
 
 
 class FileError(DoctorError):
-    """Raised for a Python file of the user's that cannot be imported; `line` (empty if unknown) and
+    """Raised if a Python file of the user cannot be imported. `line` (empty if unknown) and
     `reason` say why."""
 
     def __init__(self, file: Path, line: str, reason: str) -> None:
@@ -22,7 +22,7 @@ class FileError(DoctorError):
 
 
 def run_file(file: Path) -> ModuleType:
-    """Run a Python file of the user's, and return it as a module."""
+    """Run a Python file of the user, and return it as a module."""
     if not file.is_file():
         raise DoctorError(f"there is no file {str(file)!r}; check the path")
     spec = importlib.util.spec_from_file_location(file.stem, file)

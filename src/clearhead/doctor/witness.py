@@ -1,4 +1,4 @@
-"""Looks inside a call: what every module was given and what it returned; and from this, the first
+"""Looks inside a call: what every module received and what it returned. From this, finds the first
 module that received something it should not have."""
 
 import functools
@@ -98,7 +98,7 @@ def tensors(value: Any) -> list[Tensor]:
 
 
 Change = Callable[[Tensor, Tensor], bool]
-"""True if the part of a tensor that is asked about differs between two calls."""
+"""Tells whether the relevant part of a tensor differs between two calls."""
 
 
 def first_change(before: list[Visit], after: list[Visit], changed: Change) -> str | None:
@@ -113,8 +113,9 @@ def first_change(before: list[Visit], after: list[Visit], changed: Change) -> st
 
 
 def _where_it_came_from(pairs: list[tuple[Visit, Visit]], changed: Change) -> str:
-    """The module of the first pair, if the change was not given to it; else the innermost of those
-    around it to which it was not given: code between modules, in that one's forward."""
+    """Return the module of the first pair, if it did not receive the change. Otherwise, return the
+    innermost module around it that did not receive the change: the cause is code between modules,
+    in the forward of that module."""
     path = pairs[0][0].path
     while path:
         given = next(((one.given, other.given) for one, other in pairs if one.path == path), None)

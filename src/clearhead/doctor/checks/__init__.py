@@ -43,9 +43,10 @@ class Check:
     """The key of its texts."""
     run: Callable[[Patient], Iterator[Finding]]
     quick: bool = True
-    """Part of the quick examination too."""
+    """True if the check is part of the quick examination too."""
     of_logits: bool = True
-    """It compares logits: where they are not finite, it would say nothing true."""
+    """True if the check compares logits. If logits are not finite, the check could report something
+    false."""
 
 
 CHECKS = (

@@ -52,7 +52,8 @@ def weights(patient: Patient) -> Iterator[Finding]:
 
 
 def _groups_differ(attention: Attention) -> bool:
-    """Query heads that share their keys share their values too, and no others do."""
+    """Tell whether query heads are grouped by their keys in one way and by their values in another.
+    Heads that share their keys must share their values, and no other heads may."""
     keys, values, weights = attention.keys, attention.values, attention.weights
     if keys is None or values is None or weights.dim() != 4:
         return False
@@ -71,7 +72,7 @@ def _same_keys(one: Attention, other: Attention) -> bool:
 
 
 def _alike(heads: Tensor) -> Tensor:
-    """(head, head): which hold the same numbers."""
+    """Return a table (head, head) that tells which heads hold the same numbers."""
     return (heads[:, :, None] == heads[:, None]).all(dim=-1).all(dim=0)
 
 
@@ -111,7 +112,7 @@ def returned_weights(patient: Patient) -> Iterator[Finding]:
 def _others(
     patient: Patient, attention: Callable[[nn.Module, CallInputs], list[Tensor]]
 ) -> Iterator[Finding]:
-    """Weights that are handed out are among those that a plain call uses."""
+    """Find returned weights that are not among those that a call without this option uses."""
     inputs = patient.draw(patient.rows(3))
     try:
         used = attentions_in(patient, inputs)

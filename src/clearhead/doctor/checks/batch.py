@@ -25,19 +25,20 @@ class Company:
 
     mode: Literal["eval", "train"]
     change: float
-    """Alone and among others."""
+    """How much the logits change between a sequence alone and the sequence in a batch."""
     by_others: bool
-    """They change when the tokens of other rows do."""
+    """True if the logits change with the tokens of other rows."""
     by_row: bool
-    """They change when the sequence stands in another row, beside the same others."""
+    """True if the logits change when the sequence stands in another row, in the same company."""
     along_the_batch: bool
-    """One token matters at its own place in other rows, and at no other place of its own row."""
+    """True if one token affects its own position in other rows, and no other position of its own
+    row."""
     place: str | None
-    """The first module whose output changes when only the tokens of other rows do; or, where they
-    do not matter, the first that gives equal rows unequal numbers."""
+    """The first module whose output changes with the tokens of other rows only; if these do not
+    matter, the first module that returns different numbers for equal rows."""
     module: nn.Module | None
     operations: frozenset[str]
-    """The names of what that module itself computes."""
+    """The names of the operations in that module itself."""
 
 
 def batch(patient: Patient) -> Iterator[Finding]:
@@ -53,7 +54,7 @@ def batch(patient: Patient) -> Iterator[Finding]:
 
 
 def _origin(company: Company) -> str | None:
-    """What in the model mixes the rows."""
+    """Return what in the model mixes the rows."""
     if company.along_the_batch:
         return "axis"
     if company.module is not None and hasattr(company.module, "running_mean"):
@@ -64,7 +65,8 @@ def _origin(company: Company) -> str | None:
 
 
 def _company(patient: Patient, mode: Literal["eval", "train"]) -> Company | None:
-    """None where company does not matter, or where chance is at work: another check says where."""
+    """Return the effect of the company; None if there is none, or if the model is random, which
+    another check reports."""
     model = patient.specimen if mode == "eval" else patient.in_training
     among = patient.draw(_N_ROWS)
     others = [_with_other_rows(patient, among, seed) for seed in (1, 2, 3)]
@@ -98,7 +100,7 @@ def _company(patient: Patient, mode: Literal["eval", "train"]) -> Company | None
 
 
 def _with_other_rows(patient: Patient, inputs: CallInputs, seed: int) -> CallInputs:
-    """The same sequence in its row, and others around it."""
+    """Return inputs with the same sequence in its row, and other sequences around it."""
     others = patient.draw(_N_ROWS, seed=seed)
     others.tokens[_ROW] = inputs.tokens[_ROW]
     if others.source is not None and inputs.source is not None:
@@ -107,7 +109,7 @@ def _with_other_rows(patient: Patient, inputs: CallInputs, seed: int) -> CallInp
 
 
 def _moves(patient: Patient, model: nn.Module, inputs: CallInputs, logits: Tensor) -> bool:
-    """Tell whether the sequence gets other logits beside the rows of these inputs."""
+    """Tell whether the sequence gets other logits in the company of these inputs."""
     return differs(logits[_ROW], patient.logits(model, inputs)[_ROW], patient.tolerance)
 
 
@@ -133,8 +135,8 @@ def _where_rows_meet(
 def _runs_along_the_batch(
     patient: Patient, model: nn.Module, inputs: CallInputs, logits: Tensor
 ) -> bool:
-    """Where attention takes the batch for the length. The first row is asked, which all rows see,
-    also under a causal mask."""
+    """Tell whether attention mistakes the batch axis for the length axis. The first row is changed,
+    which all rows would see, even under a causal mask."""
     column = patient.length // 2
     tokens = inputs.tokens.clone()
     tokens[0, column] = patient.other_tokens(tokens[0, column])

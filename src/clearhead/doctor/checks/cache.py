@@ -1,4 +1,4 @@
-"""Checks that a cache saves work and changes nothing."""
+"""Checks that a cache saves work and does not change the results."""
 
 from collections.abc import Callable, Iterator
 from dataclasses import replace
@@ -59,8 +59,8 @@ def _first_difference(patient: Patient) -> Iterator[Finding]:
 
 
 def _in_words(error: Exception) -> bool:
-    """Tell whether the model itself refuses a call: the error is raised by its own code, not by
-    torch or by the doctor, and does not come from values that cannot be unpacked."""
+    """Tell whether the model itself refuses a call: its own code, and not torch or the doctor,
+    raises the error, and the reason is not that values cannot be unpacked."""
     trace = error.__traceback__
     while trace is not None and trace.tb_next is not None:
         trace = trace.tb_next
@@ -74,8 +74,8 @@ def _text(error: Exception) -> str:
 
 
 def _accepted(pieces: list[int], refused: str | None) -> list[int]:
-    """The same tokens in pieces that the model takes: ones after the prompt where it refused
-    several, ones from the beginning where it refused a prompt."""
+    """Return the same tokens in pieces that the model accepts: single tokens after the prompt if it
+    refused several, or single tokens from the beginning if it refused a prompt."""
     if refused is None:
         return pieces
     prompt = pieces[0] if refused == "several" else 1
@@ -92,8 +92,8 @@ def _finding(patient: Patient, case: str, full: Tensor, logits: Tensor) -> Findi
 
 
 def _padded(patient: Patient, refused: str | None) -> Iterator[Finding]:
-    """Prompts of different lengths in one batch: pads on the left of the tokens, or beside the
-    source, which a cache must remember."""
+    """Check prompts of different lengths in one batch, with pads on the left of the tokens, or in
+    the source, whose mask a cache must remember."""
     cached = patient.calls.cached
     assert cached is not None
     if patient.length < _N_PADS + 3 or patient.equal_lengths or patient.one_sequence:
@@ -132,7 +132,8 @@ def _padded(patient: Patient, refused: str | None) -> Iterator[Finding]:
 
 
 def _some_padded(inputs: CallInputs, patient: Patient, role: str) -> CallInputs:
-    """The first row is as long as the batch: rows differ, as they do in use."""
+    """Return inputs in which some rows are padded. The first row is as long as the batch, as in
+    use."""
     tokens: Tensor = getattr(inputs, role).clone()
     tokens[0] = patient.draw(1, len(tokens[0]), len(tokens[0]), seed=2).tokens[0]
     mask = "real" if role == "tokens" else "source_real"
@@ -146,8 +147,8 @@ def _some_padded(inputs: CallInputs, patient: Patient, role: str) -> CallInputs:
 def _in_some_precision(
     patient: Patient, both: Callable[[nn.Module], tuple[Tensor, Tensor]]
 ) -> tuple[Tensor, Tensor, float] | None:
-    """In double precision some masks overflow: what is not finite is asked again in the model's
-    own; what is not finite there is another check's business."""
+    """Repeat what is not finite in double precision, in which some masks overflow, in the model's
+    own precision. What is not finite there belongs to another check."""
     for model, tolerance in ((patient.specimen, patient.tolerance), (patient.noisy.eval(), 1e-4)):
         with torch.no_grad():
             full, logits = both(model)
@@ -157,7 +158,8 @@ def _in_some_precision(
 
 
 def _reordered(patient: Patient, refused: str | None) -> Iterator[Finding]:
-    """As in beam search: rows of the cache change places, and continue as those rows would."""
+    """Check that rows of the cache can change places, as in beam search, and then continue as those
+    rows would."""
     if patient.calls.reordered is None or patient.rows(3) < 3:
         return
     model, inputs = patient.specimen, patient.draw(3)

@@ -1,4 +1,4 @@
-"""Checks which position sees which: causality, context, positions, the source."""
+"""Checks which positions see which: causality, context, positions, the source."""
 
 from collections.abc import Iterator
 from dataclasses import replace
@@ -51,7 +51,7 @@ def causal(patient: Patient) -> Iterator[Finding]:
 
 
 def _leaking_mask(patient: Patient) -> str | None:
-    """What is wrong with the mask of the attention that sees the future first."""
+    """Return what is wrong with the mask of the first attention that sees the future."""
     model, inputs, n = patient.specimen, patient.draw(2), patient.inner_length
     for attention in trace_attention(model, lambda: patient.logits(model, inputs), {(n, n)}):
         sees = (attention.weights > 0).flatten(0, -3).any(dim=0)
@@ -68,7 +68,7 @@ def _leaking_mask(patient: Patient) -> str | None:
 
 
 def _by_length(patient: Patient) -> Iterator[Finding]:
-    """A prefix alone gives the logits that it gives with more behind it."""
+    """Check that a prefix alone gives the logits that it gives with more tokens after it."""
     inputs, n = patient.draw(2), patient.length - 3
     if n < 2 or patient.equal_lengths or patient.one_sequence:
         return
@@ -103,7 +103,8 @@ def target_leak(patient: Patient) -> Iterator[Finding]:
 
 
 def _unmoved_labels(patient: Patient) -> Iterator[Finding]:
-    """The label of a position changes its own logits, and none before it."""
+    """Report labels that are not shifted: the label of a position changes its own logits and no
+    earlier ones."""
     if patient.calls.from_labels is None:
         return
     inputs, position = patient.draw(2), patient.length // 2
@@ -120,7 +121,7 @@ def _unmoved_labels(patient: Patient) -> Iterator[Finding]:
 
 
 def _where_the_source_changes(patient: Patient, n_source: int) -> str | None:
-    """The first module at which a tensor as long as the source depends on the target."""
+    """Return the first module in which a tensor as long as the source depends on the target."""
     inputs = patient.draw(2, None, n_source)
     changed = replace(inputs, tokens=patient.other_tokens(inputs.tokens))
 
@@ -172,7 +173,8 @@ def source(patient: Patient) -> Iterator[Finding]:
 
 
 def _swapped(patient: Patient, inputs: CallInputs, other: CallInputs) -> Iterator[Finding]:
-    """Queries of the target ask keys of the source, not the other way round."""
+    """Report queries and keys that are exchanged: queries of the target must ask keys of the
+    source."""
     length, n_source = patient.inner_length, patient.source_length
     shapes = {(length, length), (n_source, n_source), (length, n_source), (n_source, length)}
     model = patient.specimen
@@ -201,7 +203,7 @@ def positions(patient: Patient) -> Iterator[Finding]:
     """Where tokens first meet, their order must matter.
 
     The first module that mixes positions is checked. Further up, a causal mask gives every position
-    some information about its place, which is not what anybody means by positions.
+    some information about its place, but that is not what positions are for.
     """
     if patient.length < 4:
         raise NotApplicableError("too_short")
@@ -214,8 +216,8 @@ def positions(patient: Patient) -> Iterator[Finding]:
 
 
 def _known_later(patient: Patient) -> bool:
-    """Tell whether a later attention knows places, as where layers with and without a rotation take
-    turns: one token, again and again, then has other scores elsewhere."""
+    """Tell whether a later attention knows positions, as if layers with and without a rotation
+    alternate: then a token that is repeated has other scores elsewhere."""
     model, inputs, n = patient.specimen, patient.draw(2), patient.length
     inputs = replace(inputs, tokens=inputs.tokens[:, :1].expand(-1, n).contiguous())
     shapes = {(n, n), (n, n + 1)}
@@ -229,7 +231,7 @@ def _known_later(patient: Patient) -> bool:
 
 
 def _clipped(patient: Patient) -> Iterator[Finding]:
-    """The same further on: positions may end before sequences do."""
+    """Check positions further on: they may end before sequences do."""
     length = min(patient.max_length or _FAR, _FAR)
     if patient.has_source or length < patient.length:
         return
@@ -279,27 +281,28 @@ def _inside(path: str, other: str) -> bool:
 
 
 def _beside(visits: list[Visit], path: str, other: str) -> bool:
-    """Tell whether two modules are given the same, as heads are that are modules of their own."""
+    """Tell whether two modules get the same input, as heads do that are separate modules."""
     one, two = (next((v.given for v in visits if v.path == p), []) for p in (path, other))
     return bool(one) and len(one) == len(two) and all(map(torch.equal, one, two))
 
 
 @once_per_patient
 def reach(patient: Patient) -> Tensor:
-    """Return (position, token): how much the logits at each position change when each token
-    does."""
+    """Return a table (position, token): how much the logits at each position change with each
+    token."""
     return reach_in(patient, patient.specimen, patient.logits)
 
 
 def _is_band(leaks: Tensor) -> bool:
-    """Each position sees the next few tokens and no further: a diagonal that is off by one."""
+    """Tell whether each position sees the next few tokens and no further ones, as if a diagonal is
+    off by one."""
     distance = torch.arange(len(leaks)) - torch.arange(len(leaks))[:, None]
     ahead = int(distance[leaks].max())
     return ahead <= len(leaks) // 2 and bool(leaks[(distance > 0) & (distance <= ahead)].all())
 
 
 def _where_the_past_changes(patient: Patient, tokens: list[int]) -> str | None:
-    """The first module at which any of these tokens is seen too early."""
+    """Return the first module in which any of these tokens is seen too early."""
     model, inputs = patient.specimen, patient.draw(3)
     with torch.no_grad():
         before = watch(model, lambda: patient.logits(model, inputs))
@@ -325,7 +328,8 @@ def _where_the_past_changes(patient: Patient, tokens: list[int]) -> str | None:
 
 
 def _where_context_is_lost(patient: Patient) -> str | None:
-    """The first attention of torch's, or else nothing: a missing attention has no place."""
+    """Return the first module whose name says that it is an attention; None if there is none, since
+    a missing attention has no place."""
     names = [path for path, _ in patient.model.named_modules() if "att" in path.lower()]
     return names[0] if names else None
 

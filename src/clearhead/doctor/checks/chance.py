@@ -1,5 +1,4 @@
-"""Checks randomness: there is none in evaluation, and in training as much as the configuration
-says."""
+"""Checks randomness: evaluation has none, and training has as much as the configuration says."""
 
 from collections.abc import Iterator
 from itertools import pairwise
@@ -46,7 +45,8 @@ def determinism(patient: Patient) -> Iterator[Finding]:
 
 
 def _edits_labels(patient: Patient) -> bool:
-    """Tell whether a call changes the labels that it is given, some of which do not count."""
+    """Tell whether a call changes the labels that it is given. Some of these labels are ignored
+    targets."""
     if patient.calls.labelled is None:
         return False
     inputs = patient.draw(patient.rows(2))
@@ -62,8 +62,9 @@ def _edits_labels(patient: Patient) -> bool:
 
 
 def _remembers(patient: Patient) -> Iterator[Finding]:
-    """After another batch, a call gives what it gives in a model that was never called: one of the
-    same shape, with padding in it; or a larger one, which may leave more behind."""
+    """Check that a call after another batch gives what it gives in a model that was never called.
+    The other batch has the same shape and some padding, or is larger, which may leave more
+    state."""
     n_rows, length = patient.rows(3), patient.length
     short = length if patient.equal_lengths else max(length - 3, 1)
     for case, n_before, n_tokens in (("shape", n_rows, length), ("larger", n_rows + 1, short)):
@@ -92,7 +93,7 @@ def _pad_the_end(patient: Patient, inputs: CallInputs) -> None:
 
 
 def _grows(patient: Patient, model: nn.Module) -> Iterator[Finding]:
-    """What modules keep besides their weights does not grow with each call."""
+    """Check that what modules keep besides their weights does not grow with each call."""
     inputs = patient.draw(2)
     kept: list[dict[str, int]] = []
     with torch.no_grad():
@@ -111,7 +112,7 @@ _OWN = set(vars(nn.Module()))
 
 
 def _kept(module: nn.Module) -> int:
-    """The numbers in all tensors that a module keeps as plain attributes."""
+    """Return how many numbers a module keeps in tensors that are plain attributes."""
 
     def count(value: Any, depth: int = 3) -> int:
         if isinstance(value, torch.Tensor):
@@ -164,7 +165,8 @@ def dropout(patient: Patient) -> Iterator[Finding]:
 
 
 def _on_scores(patient: Patient, model: nn.Module) -> Iterator[Finding]:
-    """A score of exactly 0 where the product of query and key is another number was dropped."""
+    """Tell whether dropout acts on the scores: a score is exactly 0 where the product of query and
+    key is another number."""
     inputs = patient.draw(8)
     length = inputs.tokens.shape[1]
     shapes = {(length, length)}
@@ -179,8 +181,8 @@ def _on_scores(patient: Patient, model: nn.Module) -> Iterator[Finding]:
 
 
 def _unused(patient: Patient, model: nn.Module, silent: list[str]) -> Iterator[Finding]:
-    """Layers that were never called, though the module around them was. Their rates may still be
-    read, for a fused kernel: then another rate gives another result from the same draws."""
+    """Find dropout layers that were never called, though the module around them was. Their rates
+    may still be read for a fused kernel: then another rate changes the result of the same draws."""
     inputs = patient.draw(2)
 
     def logits() -> Tensor:
@@ -208,7 +210,7 @@ def _fused_at(patient: Patient, model: nn.Module, rate: float) -> bool:
 
 
 class _FusedRates(TorchFunctionMode):
-    """The rates of dropout that fused attention is called with, under whichever name."""
+    """Collects the dropout rates with which fused attention is called, under any argument name."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -222,7 +224,8 @@ class _FusedRates(TorchFunctionMode):
 
 
 def _batch(model: nn.Module) -> int:
-    """Enough draws to tell 0.1 from 0.12; wide layers give more of them per token."""
+    """Return a batch with enough draws to distinguish 0.1 from 0.12; wide layers give more draws
+    per token."""
     return 64 if sum(p.numel() for p in model.parameters()) < 1_000_000 else 12
 
 
@@ -268,7 +271,8 @@ def _wrong_rate(path: str, module: nn.Module, given: Tensor, output: Tensor) -> 
 
 
 def _drops_in_blocks(given: Tensor, output: Tensor) -> bool:
-    """Whole channels or rows, as Dropout1d drops: then there are few draws, and no verdict."""
+    """Tell whether a layer drops whole channels or rows, as Dropout1d does: there are then too few
+    draws to judge."""
     lost = (output == 0) & (given != 0)
     return any(
         lost.shape[axis] > 1 and bool((lost == lost.select(axis, 0).unsqueeze(axis)).all())

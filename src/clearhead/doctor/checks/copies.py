@@ -1,4 +1,5 @@
-"""Checks the same model elsewhere: saved and loaded, copied, in other dtypes, compiled."""
+"""Checks the same model after it was saved and loaded, copied, converted to other dtypes, or
+compiled."""
 
 import copy
 from collections.abc import Iterator
@@ -42,8 +43,8 @@ def registered(patient: Patient) -> Iterator[Finding]:
 
 
 def _plain_tables(patient: Patient) -> Iterator[Finding]:
-    """Random numbers that the output depends on are parameters or buffers: other tensors are not
-    saved, and a model that is built again has others."""
+    """Check that random numbers on which the output depends are parameters or buffers. Other
+    tensors are not saved, and differ in a model that is built again."""
     model = copy_model(patient.model, share_weights=True).eval()
     inputs = patient.draw(2)
     own = {t.data_ptr() for t in (*model.parameters(), *model.buffers())}
@@ -65,8 +66,7 @@ def _plain_tables(patient: Patient) -> Iterator[Finding]:
 
 
 def _is_drawn(tensor: torch.Tensor) -> bool:
-    """Tell whether a table looks like random numbers: neighbours have nothing to do with each
-    other."""
+    """Tell whether a table looks like random numbers: neighbouring rows are unrelated."""
     if not tensor.is_floating_point() or tensor.dim() < 2 or min(tensor.shape[-2:]) < 8:
         return False
     table = tensor.detach().double().flatten(0, -2)
@@ -115,8 +115,9 @@ def save_load(patient: Patient) -> Iterator[Finding]:
 
 
 def _hidden_modules(module: nn.Module, registered: set[int]) -> str | None:
-    """The name of a plain list, tuple or dict that holds modules or parameters: PyTorch does not
-    see into it, so they are neither saved nor trained nor moved, unless they are `registered`."""
+    """Return the name of a plain list, tuple or dict that holds modules or parameters. PyTorch does
+    not look inside it, so they are neither saved nor trained nor moved, unless they are
+    `registered`."""
     for name, value in vars(module).items():
         items = value.values() if isinstance(value, dict) else value
         if name.startswith("_") or not isinstance(items, list | tuple | type({}.values())):
@@ -194,15 +195,16 @@ def dtypes(patient: Patient) -> Iterator[Finding]:
 
 
 def _complex_buffer(model: nn.Module) -> str | None:
-    """A buffer of complex numbers: `model.to(dtype)` leaves its real part alone."""
+    """Find a buffer of complex numbers, of which `model.to(dtype)` would keep only the real
+    part."""
     return next((name for name, buffer in model.named_buffers() if buffer.is_complex()), None)
 
 
 def _where_it_overflows(
     patient: Patient, model: nn.Module, inputs: CallInputs, dtype: torch.dtype, mixed: bool
 ) -> tuple[str | None, str | None]:
-    """The first module that makes finite numbers infinite; and "mask", where products of queries
-    and keys are finite, and scores with their mask are NaN, or hidden in a whole row."""
+    """Return the first module that turns finite numbers into infinite ones; or "mask", if products
+    of queries and keys are finite, but masked scores are NaN or hidden in a whole row."""
     n = patient.inner_length
     with torch.no_grad(), torch.autocast("cpu", dtype=dtype, enabled=mixed):
         visits = watch(model, lambda: patient.logits(model, inputs))
@@ -221,8 +223,8 @@ def _finite(tensors: list[torch.Tensor]) -> bool:
 
 
 def _routes(patient: Patient, model: nn.Module, inputs: CallInputs) -> bool:
-    """Tell whether a token goes to one expert or another: rounding then decides, and it is no
-    defect. Seen by topk or argmax, which a plain Transformer does not use."""
+    """Tell whether tokens are routed to experts: a difference that rounding causes is then no
+    defect. Routing is recognised by topk or argmax, which a plain Transformer does not use."""
     seen = Operations()
     with torch.no_grad(), seen:
         patient.logits(model, inputs)

@@ -51,7 +51,8 @@ def stops(patient: Patient) -> Iterator[Finding]:
 
 
 def _any_row(patient: Patient, model: nn.Module, settings: dict[str, Any]) -> Iterator[Finding]:
-    """One row of a batch ends at once; the other continues as it would alone."""
+    """Check a batch in which one row ends at once; the other row must continue as it would
+    alone."""
     n_rows = patient.rows(_N_ROWS)
     prompt = patient.draw(n_rows, min(PROMPT, patient.length))
     try:

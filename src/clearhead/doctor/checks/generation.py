@@ -53,9 +53,9 @@ def greedy(patient: Patient) -> Iterator[Finding]:
 def _repeats(
     patient: Patient, model: nn.Module, unused: nn.Module, case: str, severity: Severity
 ) -> Generator[Finding, None, list[tuple[CallInputs, Generated]]]:
-    """Written by a model that has generated nothing yet, and again by one that has, in another
-    order: what is left of other texts, such as a cache that is not cleared, must not matter.
-    Returns what the used model has written."""
+    """Generate with a model that has generated nothing yet, and again, in another order, with a
+    model that has. What earlier texts leave behind, such as a cache that is not cleared, must not
+    matter. Returns the texts of the used model."""
     settings = greedy_settings(patient)
 
     def write(model: nn.Module, prompt: CallInputs) -> Generated:
@@ -109,7 +109,7 @@ def temperature(patient: Patient) -> Iterator[Finding]:
 
 
 def _share_of_best(patient: Patient, model: nn.Module, prompt: CallInputs, value: float) -> float:
-    """How often the full pass's best token is drawn, of 24 draws or a few more."""
+    """Return how often the full pass's best token is drawn, in 24 draws or a few more."""
     n_rows = patient.rows(_N_DRAWS)
     rows, best = prompt.rows([0] * n_rows), 0.0
     for _ in range(0, _N_DRAWS, n_rows):
@@ -158,8 +158,8 @@ def _reads_the_first_again(
     limit: int,
     settings: dict[str, Any],
 ) -> bool:
-    """Tell whether some module is given the first tokens, as many as the limit, more often than one
-    token fewer of them: after the step at which they are all there is, others have come."""
+    """Tell whether a module gets the first `limit` tokens more often than the first `limit` - 1:
+    after the step at which they fill the window, it should have moved on."""
     given: dict[str, list[Tensor]] = defaultdict(list)
 
     def leave(path: str, _: nn.Module, arguments: Any, __: Any) -> None:
@@ -220,14 +220,14 @@ def beams(patient: Patient) -> Iterator[Finding]:
 
 
 def _n_alike(tokens: Tensor) -> int:
-    """How many tokens at the end are one token."""
+    """Return how many tokens at the end are the same token."""
     others = (tokens != tokens[-1]).nonzero()
     return len(tokens) - (int(others[-1]) + 1 if len(others) else 0)
 
 
 def _encoder(patient: Patient) -> str | None:
-    """The outermost module whose name says that it encodes, and that a full pass calls once, with
-    the source: a `pos_encoder` may serve source and target."""
+    """Return the outermost module whose name says that it encodes, and that a full pass calls once,
+    with the source: a `pos_encoder` may serve source and target."""
     model = patient.plain
     with torch.no_grad(), _lengths_given(model) as seen:
         patient.logits(model, patient.draw(2))
@@ -237,7 +237,7 @@ def _encoder(patient: Patient) -> str | None:
 
 @contextmanager
 def _lengths_given(model: nn.Module) -> Iterator[dict[str, list[int]]]:
-    """The length of the first tensor that each module is given, at each of its calls."""
+    """Return the length of the first tensor that each module gets, for each of its calls."""
     seen: dict[str, list[int]] = defaultdict(list)
 
     def leave(path: str, _: nn.Module, given: Any, __: Any) -> None:

@@ -1,4 +1,4 @@
-"""Checks what learns: which parameters get a gradient, and what kind of gradient."""
+"""Checks what learns: which parameters get a gradient, and whether it is right."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -27,21 +27,21 @@ class Learning:
     """The gradients that each parameter, by its name, gets from the loss of random targets."""
 
     detached: list[str]
-    """Tables of tokens with a result that gets no gradient."""
+    """Embedding tables whose result gets no gradient."""
     wrong_row: tuple[str, int] | None
-    """A table of tokens, and its row that never learns, which is not the row of padding."""
+    """An embedding table, and its row that never learns although it is not the padding row."""
     frozen: str | None
-    """A table of random numbers that is not learnt."""
+    """An embedding table of random numbers that is not learnt."""
     stuck: list[str]
-    """Zeros that wait for each other."""
+    """Parameters that begin at zero and prevent each other from learning."""
     unused: list[str]
-    """The parameters without a gradient on any evidence: a batch, a long sequence, many tokens, the
-    model's own weights and training mode."""
+    """The parameters that get no gradient in any of these: a batch, a long sequence, many tokens,
+    the model's own weights, training mode."""
     unused_matter: bool
-    """The logits depend on the unused ones."""
+    """True if the logits depend on the unused parameters."""
     infinite: list[str]
     still: list[str]
-    """Matrices whose gradient is zero everywhere."""
+    """Matrices whose gradient is zero in every element."""
 
 
 def gradients(patient: Patient) -> Iterator[Finding]:
@@ -78,7 +78,7 @@ def _judged(learning: Learning, pad_id: int | None) -> Iterator[Finding]:
 
 
 def _learning(patient: Patient) -> Learning:
-    """Each further pass is made only if the ones before left a doubt."""
+    """Collect the gradients. Each further pass is made only if the earlier ones left a doubt."""
     # With noise on the weights: a layer that starts at zero passes nothing back.
     n_rows = patient.rows(8)
     model, inputs = patient.noisy_copy(), patient.draw(n_rows)
@@ -128,7 +128,8 @@ def _learning(patient: Patient) -> Learning:
 
 
 def _matters(patient: Patient, names: list[str], inputs: CallInputs) -> bool:
-    """Tell whether the logits depend on parameters that get no gradient: something cuts it off."""
+    """Tell whether the logits depend on parameters that get no gradient; then something cuts the
+    gradient off."""
     model = copy_model(patient.noisy)
     with torch.no_grad():
         before = patient.logits(model, inputs)
@@ -139,7 +140,8 @@ def _matters(patient: Patient, names: list[str], inputs: CallInputs) -> bool:
 
 
 def _learn_from_more(patient: Patient, model: nn.Module) -> None:
-    """Some parts, such as a memory of what is far away, have nothing to do in a short sequence."""
+    """Collect gradients from a long sequence, because some parts, such as a memory of distant
+    tokens, have nothing to do in a short one."""
     length = min(patient.max_length or _LONG, _LONG)
     if length <= patient.length or patient.equal_lengths:
         return
@@ -155,17 +157,18 @@ def _still(trained: list[tuple[str, nn.Parameter]]) -> list[str]:
 
 
 def _learn_from_many(patient: Patient, model: nn.Module) -> None:
-    """Some parts, such as a router that weighs only experts of nearly one score, learn from few
-    tokens."""
+    """Collect gradients from many tokens, because some parts, such as a router that weighs only
+    experts with almost equal scores, learn nothing from a few."""
     logits = patient.logits(model, patient.draw(_MANY, seed=2))
     targets = patient.draw(_MANY, seed=3).tokens % logits.shape[-1]
     F.cross_entropy(logits.flatten(0, 1), targets.flatten()).backward()
 
 
 def _learnt_elsewhere(patient: Patient) -> set[str]:
-    """What has a gradient with the model's own weights, under which a router may choose other
-    experts, or in training mode, where more parts may be used. All scores that come back are
-    learnt; states are not, or an encoder that only returns its states would pass for used."""
+    """Return parameters that get a gradient with the model's own weights, under which a router may
+    choose other experts, or in training mode, in which more parts may be used. All returned scores
+    count as learnt, but states do not: otherwise, an encoder that only returns its states would
+    seem to be used."""
     learnt: set[str] = set()
     inputs = patient.draw(_MANY, seed=2)
     for model in (patient.copy(), patient.training_copy()):
@@ -189,7 +192,7 @@ def _learnt_elsewhere(patient: Patient) -> set[str]:
 
 
 def _wrong_row(patient: Patient) -> tuple[str, int] | None:
-    """A table of tokens, and its row that never learns, if that is not the row of padding."""
+    """Return an embedding table and its row that never learns, if that is not the padding row."""
     if patient.pad_id is None:
         return None
     for path, module in patient.model.named_modules():
@@ -202,7 +205,8 @@ def _wrong_row(patient: Patient) -> tuple[str, int] | None:
 
 
 def _frozen_table(patient: Patient) -> str | None:
-    """A table of tokens that holds random numbers, and is not learnt as all other matrices are."""
+    """Return an embedding table that holds random numbers and is not learnt, although all other
+    matrices are."""
     tables = {
         f"{path}.weight": module.weight
         for path, module in patient.model.named_modules()
@@ -219,8 +223,8 @@ def _frozen_table(patient: Patient) -> str | None:
 
 
 def _is_random(table: Tensor) -> bool:
-    """Independent numbers have no common direction; trained vectors, sinusoids and codes have, or
-    are whole numbers."""
+    """Tell whether a table is random: independent numbers have no common direction, while trained
+    vectors, sinusoids and codes have one, or are whole numbers."""
     table = table[(table != 0).any(dim=1)].double()
     if table.numel() == 0 or table.equal(table.round()):
         return False
@@ -230,8 +234,8 @@ def _is_random(table: Tensor) -> bool:
 
 
 def _stuck(patient: Patient, inputs: CallInputs, targets: Tensor) -> list[str]:
-    """Zeros that are multiplied, such as a gate and the matrix in front of it, wait for each other:
-    with the weights that the model begins with, none of them has a gradient; with noise on them
+    """Find parameters that begin at zero and are multiplied with each other, such as a gate and the
+    matrix before it. With their initial values, none of them has a gradient; with noise on them
     alone, they have."""
     model = patient.copy()
 
@@ -273,7 +277,8 @@ def _names(names: list[str]) -> dict[str, object]:
 
 
 def _common(names: list[str]) -> str:
-    """The part of the tree that all of them are in; the first one's, if there is no such part."""
+    """Return the part of the module tree that contains all of them; if there is none, that of the
+    first."""
     parts = [name.split(".") for name in names]
     shared = []
     for level in zip(*parts):

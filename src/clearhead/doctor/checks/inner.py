@@ -1,4 +1,4 @@
-"""Checks the inside of layers: what is between two matrices, and tables of sinusoids."""
+"""Checks the inside of layers (what is between two matrices) and tables of sinusoids."""
 
 import math
 from collections.abc import Iterator
@@ -92,8 +92,8 @@ def sinusoids(patient: Patient) -> Iterator[Finding]:
 
 
 def _tables(patient: Patient) -> Iterator[tuple[str, Tensor]]:
-    """Matrices of fixed numbers, by name: frozen parameters, buffers, tensors that modules keep; no
-    table of tokens, mask or rotation."""
+    """Return matrices of fixed numbers, by name: frozen parameters, buffers, and tensors that
+    modules keep, but no embedding table, mask or rotation."""
     model = patient.plain
     sizes = (patient.vocab_size, patient.source_vocab_size)
     tokens = [
@@ -121,20 +121,21 @@ def _tables(patient: Patient) -> Iterator[tuple[str, Tensor]]:
 
 
 def _rows(table: Tensor) -> Tensor:
-    """Without a row of zeros, which is the pad's."""
+    """Return a table without rows of zeros, which belong to padding."""
     return table[(table != 0).any(dim=1)]
 
 
 def _looks_sinusoidal(table: Tensor) -> bool:
-    """It begins with sin 0 and cos 0, or with a pad's zeros, and sines and cosines come up to 1."""
+    """Tell whether a table looks like sinusoids: it begins with sin 0 and cos 0, or with a padding
+    row of zeros, and its values reach 1."""
     begins = bool(((table[0].abs() < 1e-6) | ((table[0] - 1).abs() < 1e-6)).all())
     whole = table.equal(table.round())
     return begins and not whole and 0.9 < float(table.abs().max()) <= 1.001
 
 
 def _is_cut_off(table: Tensor) -> bool:
-    """Sines and cosines of which only whole numbers are left: the first row, sin 0 and cos 0, and
-    next to nothing else."""
+    """Tell whether a table holds sines and cosines that were converted to whole numbers: the first
+    row, sin 0 and cos 0, is left, and almost nothing else."""
     zeros, ones = torch.zeros_like(table[0]), torch.ones_like(table[0])
     pairs = torch.arange(len(zeros), device=table.device)
     firsts = (

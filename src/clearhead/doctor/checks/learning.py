@@ -1,4 +1,4 @@
-"""Checks what only training shows: a model that learns nothing, and one that learns what it cannot
+"""Checks what only training shows: a model that learns nothing, or one that learns what it cannot
 know."""
 
 import math
@@ -84,7 +84,7 @@ def _length(patient: Patient) -> int:
 
 
 def _loss(patient: Patient, model: nn.Module, inputs: CallInputs, labels: Tensor | None) -> Tensor:
-    """An encoder's labels are given; the others predict the next token."""
+    """Return the loss: an encoder's labels are given, while other models predict the next token."""
     if patient.kind != "encoder" and patient.calls.loss is not None:
         targets = inputs.tokens
         if not shift_of(patient):
@@ -99,7 +99,7 @@ def _loss(patient: Patient, model: nn.Module, inputs: CallInputs, labels: Tensor
 
 
 def _train(model: nn.Module, loss, *, below: float = _LEARNT) -> list[float] | None:
-    """The losses of each step until one is below; None if there was no time to tell."""
+    """Return the losses of all steps until one is low enough; None if there was no time to tell."""
     optimizer = torch.optim.AdamW(
         [p for p in model.parameters() if p.requires_grad], lr=_LEARNING_RATE, weight_decay=0.0
     )

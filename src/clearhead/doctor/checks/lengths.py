@@ -54,8 +54,8 @@ def limit(patient: Patient) -> Iterator[Finding]:
 
 
 def _padding_rows(patient: Patient, limit: int) -> int:
-    """How many rows of a table of positions are not for positions: those up to that of padding, as
-    in RoBERTa."""
+    """Return how many rows of a table of positions are not for positions: those up to the padding
+    row, as in RoBERTa."""
     tables = (m for m in patient.model.modules() if isinstance(m, nn.Embedding))
     rows = [
         t.padding_idx + 1 for t in tables if t.num_embeddings == limit and t.padding_idx is not None

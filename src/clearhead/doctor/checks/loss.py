@@ -47,7 +47,8 @@ def loss_value(patient: Patient) -> Iterator[Finding]:
 
 
 def _loss_of_classes(patient: Patient) -> Iterator[Finding]:
-    """Probabilities in place of scores are known; otherwise it may be of any kind."""
+    """Check a loss of classes. Probabilities instead of scores are a known error; any other kind of
+    loss may be intended."""
     assert patient.calls.class_loss is not None
     model, inputs = patient.noisy.eval(), patient.draw(patient.rows(4))
     losses, expected, of_probabilities = [], [], []
@@ -66,7 +67,7 @@ def _loss_of_classes(patient: Patient) -> Iterator[Finding]:
 
 
 def _drawn(patient: Patient) -> tuple[Tensor, list[Tensor], list[Tensor]]:
-    """Logits, three draws of targets, and the loss of each."""
+    """Return logits, three draws of targets, and the loss of each."""
     model, inputs, _, _ = _scene(patient)
     draws = [patient.draw(4, seed=seed).tokens for seed in (1, 2, 3)]
     losses = [_loss(patient, model, inputs, drawn) for drawn in draws]
@@ -75,21 +76,22 @@ def _drawn(patient: Patient) -> tuple[Tensor, list[Tensor], list[Tensor]]:
 
 @once_per_patient
 def _seen_shift(patient: Patient) -> int | None:
-    """The shift that explains the loss, the promised one first."""
+    """Return the shift that explains the loss; the promised shift is tried first."""
     logits, draws, losses = _drawn(patient)
     shifts = (patient.calls.loss_shift, 0, 1, 2, -1)
     return next((s for s in shifts if _explained(patient, logits, draws, s, losses)), None)
 
 
 def shift_of(patient: Patient) -> int:
-    """Return by how much the loss shifts its targets: as promised, unless it is seen to shift them
-    by none or by one."""
+    """Return by how many tokens the loss shifts its targets: the promised number, unless the loss
+    is seen to shift them by none or by one."""
     seen = _seen_shift(patient)
     return seen if seen in (0, 1) else patient.calls.loss_shift
 
 
 def _own_loss(patient: Patient) -> Iterator[Finding]:
-    """Targets that the model makes of its tokens: each position is compared with the next one."""
+    """Check a loss whose targets the model makes from its tokens: each position is compared with
+    the next one."""
     assert patient.calls.own_loss is not None
     model, draws = patient.noisy.eval(), [patient.draw(4, seed=seed) for seed in (1, 2, 3)]
     with torch.no_grad():
@@ -119,8 +121,8 @@ def ignored_targets(patient: Patient) -> Iterator[Finding]:
 
 
 def _counts_padding(patient: Patient) -> Iterator[Finding]:
-    """A loss that an encoder-decoder computes of its target leaves padding out: sentences of one
-    batch are of different lengths."""
+    """Check that an encoder-decoder's loss of its target leaves padding out, since the sentences of
+    a batch differ in length."""
     assert patient.calls.own_loss is not None
     if patient.pad_id is None or not patient.has_source or patient.length < _N_IGNORED + 2:
         raise NotApplicableError("nothing_ignored")
@@ -146,15 +148,15 @@ def _counts_padding(patient: Patient) -> Iterator[Finding]:
 
 
 def _means(logits: Tensor, targets: Tensor, pad_id: int) -> list[float]:
-    """The mean cross-entropy, and that of each kind of label smoothing."""
+    """Return the mean cross-entropy, and that of each kind of label smoothing."""
     return [float(_cross_entropy(logits, targets, 0)), *smoothed(logits, targets, pad_id)]
 
 
 def _of_every_draw(
     patient: Patient, look: Callable[[Patient, int], Iterator[Finding]]
 ) -> Iterator[Finding]:
-    """What is found with each of three draws of targets: with one of them a wrong sum may come near
-    by chance."""
+    """Return what is found with each of three draws of targets: with a single draw, a wrong sum may
+    happen to be close."""
     first, *others = ([*look(patient, seed)] for seed in (1, 2, 3))
     again = [{finding.case for finding in findings} for findings in others]
     yield from (finding for finding in first if all(finding.case in findings for findings in again))
@@ -188,8 +190,8 @@ def _ignored_targets(patient: Patient, seed: int) -> Iterator[Finding]:
 
 
 def _halved(patient: Patient, model: nn.Module, inputs: CallInputs, targets: Tensor) -> bool:
-    """Tell whether rows cost half of what they cost alone, beside as many rows of ignored targets
-    only."""
+    """Tell whether a loss is halved if as many rows with only ignored targets are added to the
+    batch."""
     beside = targets.clone()
     beside[2:] = patient.calls.ignored
     alone = float(_loss(patient, model, inputs.rows(slice(0, 2)), targets[:2]))
@@ -199,7 +201,8 @@ def _halved(patient: Patient, model: nn.Module, inputs: CallInputs, targets: Ten
 def _counted(
     patient: Patient, logits: Tensor, partly: Tensor, loss: float, right: float
 ) -> Iterator[Finding]:
-    """Targets that should not count are counted as a token, the first or the last."""
+    """Report ignored targets that are counted as if they were a token, the first or the last of the
+    vocabulary."""
     ignored, shift = patient.calls.ignored, shift_of(patient)
     if _near(loss, right):
         return
@@ -214,7 +217,7 @@ def _counted(
 def _token(
     patient: Patient, model: nn.Module, inputs: CallInputs, targets: Tensor, logits: Tensor
 ) -> Iterator[Finding]:
-    """Token 0 is a target like the others, unless it is padding."""
+    """Check that token 0 counts as a target, unless it is padding."""
     if patient.pad_id == 0:
         return
     shift, ignored = shift_of(patient), patient.calls.ignored
@@ -231,7 +234,7 @@ def _token(
 def _smoothed(
     patient: Patient, logits: Tensor, targets: Tensor, partly: Tensor, loss: float
 ) -> Iterator[Finding]:
-    """Label smoothing must leave ignored targets out as well."""
+    """Check that label smoothing leaves ignored targets out as well."""
     shift, ignored = shift_of(patient), patient.calls.ignored
     whole = float(_loss(patient, patient.noisy.eval(), patient.draw(4), targets))
     plain = float(_cross_entropy(logits, targets, shift))
@@ -253,8 +256,8 @@ def _smoothed(
 
 
 def accumulation(patient: Patient) -> Iterator[Finding]:
-    """Micro-batches with different numbers of targets give the gradient of one large batch; and a
-    loss does not itself average averages."""
+    """Micro-batches with different numbers of targets must give the gradient of one large batch,
+    and a loss must not average averages."""
     if patient.calls.loss is not None and patient.calls.ignores:
         yield from _of_every_draw(patient, _mean_of_means)
     accumulate = patient.calls.accumulate
@@ -281,7 +284,7 @@ def accumulation(patient: Patient) -> Iterator[Finding]:
 
 
 def _mean_of_means(patient: Patient, seed: int) -> Iterator[Finding]:
-    """Rows with different numbers of targets: every target weighs the same."""
+    """Check that rows with different numbers of targets give every target the same weight."""
     model, inputs, targets, ignored = _scene(patient, seed)
     targets[2:, 3:] = ignored
     shift = shift_of(patient)
@@ -323,7 +326,7 @@ def _loss(patient: Patient, model: nn.Module, inputs: CallInputs, targets: Tenso
 
 
 def _shifted(logits: Tensor, targets: Tensor, shift: int) -> tuple[Tensor, Tensor]:
-    """The logits that are compared, and what they are compared with."""
+    """Return the logits that the loss compares, and the targets with which it compares them."""
     n = logits.shape[1] - abs(shift)
     if shift < 0:
         return logits[:, -n:], targets[:, :n]
@@ -342,9 +345,9 @@ def _cross_entropy(
 def _explained(
     patient: Patient, logits: Tensor, draws: list[Tensor], shift: int, losses: list[Tensor]
 ) -> bool:
-    """A mean or a sum of cross-entropies, smoothed or not; a mean with something added that no
-    target changes. The same for all draws of targets, since for one of them something always
-    comes near."""
+    """Tell whether the losses are a mean or a sum of cross-entropies, smoothed or not, or a mean
+    with an added term that no target changes. The same form must explain all draws of targets,
+    since for a single draw some form always comes close."""
     kept, _ = _shifted(logits, draws[0], shift)
     seen, n = [float(loss) for loss in losses], kept.shape[0] * kept.shape[1]
     plain = [float(_cross_entropy(logits, targets, shift)) for targets in draws]
@@ -364,7 +367,8 @@ def _explained(
 def _wrong_sign(
     logits: Tensor, draws: list[Tensor], shift: int, losses: list[Tensor]
 ) -> float | None:
-    """The amount of label smoothing, where what it adds is taken away."""
+    """Return the amount of label smoothing, if the loss subtracts the smoothing term instead of
+    adding it."""
     kept, _ = _shifted(logits, draws[0], shift)
     uniform = -float(kept.double().log_softmax(dim=-1).mean())
     plain = [float(_cross_entropy(logits, targets, shift)) for targets in draws]

@@ -1,4 +1,4 @@
-"""Checks that positions meet in attention only."""
+"""Checks that positions exchange information only in attention."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
@@ -25,7 +25,7 @@ class Spread:
     reached: list[int]
     """The positions whose logits change with the token."""
     place: str | None = None
-    """The first module in which it reaches another position."""
+    """The first module in which the token reaches another position."""
     of_a_norm: bool = False
     by_design: bool = False
     """True if that module is another kind of attention, or a recurrence."""
@@ -63,8 +63,8 @@ def mixing(patient: Patient) -> Iterator[Finding]:
 
 
 def _reaches_the_next_few(spread: Spread) -> bool:
-    """Its own position and the next few, and no earlier one: a token shift, or a convolution that
-    is written by hand. What is moved about by mistake goes anywhere."""
+    """Tell whether the token reaches only its own position and the next few, as in a token shift or
+    a convolution that is written by hand. A misplaced token would go anywhere."""
     n_next = len(spread.reached) - 1
     few = 2 * n_next < spread.length - spread.token
     return few and spread.reached == list(range(spread.token, spread.token + n_next + 1))
@@ -117,7 +117,7 @@ def _spread(patient: Patient) -> Spread:
 
 
 def _mixes_by_itself(model: nn.Module, place: str, attentions: list[str]) -> bool:
-    """Tell whether a part is another kind of attention, such as a linear one: it is called so, and
+    """Tell whether a part is another kind of attention, such as a linear one: its name says so, and
     no softmax over scores runs in it."""
     name = f"{place} {type(model.get_submodule(place)).__name__}".lower()
     near = any(

@@ -1,4 +1,4 @@
-"""Checks that padding does not matter: not its amount, not its place, not its token."""
+"""Checks that padding does not matter: not its amount, its place or its token."""
 
 import math
 from collections.abc import Iterator
@@ -34,7 +34,8 @@ def padding(patient: Patient) -> Iterator[Finding]:
 
 
 def _vectors(patient: Patient) -> Iterator[Finding]:
-    """An encoder's vector of a whole sequence, which comes back beside the states of its tokens."""
+    """Return an encoder's vectors of whole sequences, which it returns beside the states of the
+    tokens."""
     more = patient.calls.more_outputs
     asked = patient.kind == "encoder" and not patient.pooled and "tokens" in roles(patient)
     if more is None or not asked or patient.rows(2) < 2:
@@ -75,15 +76,15 @@ class Lookers:
 
     n_seen: int
     to_itself: bool
-    """Some attention of the padded sequence to itself, at a real token."""
+    """True if self-attention of the padded sequence gives padding weight, at a real token."""
     cross: bool
-    """Some attention of the target to the padded source."""
+    """True if attention of the target to the padded source gives padding weight."""
     place: str | None
-    """The path of the first of them."""
+    """The path of the first such attention."""
 
 
 def _origin(patient: Patient, looks: Lookers, side: str) -> str | None:
-    """What lets padding in."""
+    """Return what lets padding affect the result."""
     if looks.to_itself:
         return "attention"
     if looks.cross:
@@ -122,8 +123,8 @@ def _change(
     """How much padding changes the logits of the real tokens; None if it does not, NaN if it makes
     them NaN or infinite.
 
-    Some models compute their softmax in single precision always, and in double their masks
-    overflow there: what is not finite is asked again in the model's own precision.
+    Some models always compute their softmax in single precision, in which masks of double precision
+    overflow: results that are not finite are computed again in the model's own precision.
     """
     for own in (False, True):
         model = patient.noisy.eval() if own else patient.specimen
@@ -222,7 +223,7 @@ def roles(patient: Patient) -> list[str]:
 
 
 def _room(patient: Patient) -> tuple[int, int]:
-    """Lengths that leave space for the pads, and still differ."""
+    """Return lengths that leave space for the pads and still differ."""
     length = patient.length - _N_PADS
     return length, max(min(patient.source_length, length - 1), 1)
 
@@ -273,7 +274,7 @@ def hidden_tokens(patient: Patient) -> Iterator[Finding]:
 def _without_its_row(
     patient: Patient, token: int, inputs: CallInputs, position: int
 ) -> float | None:
-    """How much later logits change when the token's own row of the table does."""
+    """Return how much later logits change when the token's own row of the table does."""
     model = copy_model(patient.specimen)
     tokens = inputs.tokens.clone()
     tokens[:, position] = token

@@ -62,8 +62,8 @@ def batch_generation(patient: Patient) -> Iterator[Finding]:
 def _padded_prompts(
     patient: Patient, model: nn.Module, settings: dict[str, Any]
 ) -> Iterator[Finding]:
-    """Prompts of different lengths in one batch. Padding stands on the left, where generation
-    takes a mask; or on the right, where it writes its tokens over padding."""
+    """Return prompts of different lengths in one batch. Padding is on the left if generation takes
+    a mask, or on the right if generation writes its tokens over the padding."""
     long, short = PROMPT + _N_PADS, PROMPT
     masked = patient.calls.generate_takes_masks
     if patient.has_source or long > patient.length or (patient.pad_id is None and not masked):
@@ -104,7 +104,7 @@ def _equally_good(
     answer: Tensor,
     step: int,
 ) -> bool:
-    """Where two tokens are equally good, either is right."""
+    """Tell whether two tokens are equally good; then either is right."""
     logits = rescoring_logits(patient, model, prompt, run)[0, step].double()
     gap = logits[run.tokens[0, step]] - logits[answer[step]]
     return abs(float(gap)) <= 1e-3 * float(logits.std())

@@ -29,13 +29,13 @@ class Distances:
     """The spread of the scores, after subtracting from each the score of the query's own
     position."""
     change: float
-    """Largest, between two queries, of the scores at one distance."""
+    """The largest difference between the scores of two queries at one distance."""
     values_turned: bool
     lines: Tensor | None
-    """(head, key): the scores of the last query, where they are straight lines, as with ALiBi. The
-    furthest key comes first, and the query's own, whose score is 0 here, last."""
+    """(head, key): the scores of the last query, if they are straight lines, as with ALiBi. The
+    furthest key comes first. The last key is the query's own, whose score here is 0."""
     lines_are_fixed: bool
-    """They begin above 0, and their slopes are not learnt."""
+    """True if the lines begin above 0 and their slopes are not learnt."""
 
 
 def relative(patient: Patient) -> Iterator[Finding]:
@@ -90,7 +90,7 @@ def _judged(distances: Distances, *, promised: bool) -> Finding | None:
 
 
 def _distances(patient: Patient, inputs: CallInputs, seen: list[Attention]) -> Iterator[Distances]:
-    """The distances of each attention in which positions count at all."""
+    """Return the distances of each attention in which positions matter at all."""
     for index, attention in enumerate(seen):
         if attention.axis != -1 or attention.weights.dim() != 4:
             continue
@@ -116,7 +116,7 @@ def _distances(patient: Patient, inputs: CallInputs, seen: list[Attention]) -> I
 def _traced(
     patient: Patient, model: nn.Module, inputs: CallInputs
 ) -> tuple[Tensor, list[Attention]]:
-    """The logits, and every attention of a sequence to itself."""
+    """Return the logits, and every self-attention."""
     length, n_source = patient.length, patient.source_length if patient.has_source else 0
     logits: list[Tensor] = []
     seen = trace_attention(
@@ -128,8 +128,8 @@ def _traced(
 
 
 def _lines(attention: Attention) -> Tensor | None:
-    """(head, key): the scores of the last query, where each head's are a straight line and the same
-    for all tokens, as with ALiBi."""
+    """Return (head, key): the scores of the last query, if each head's scores are a straight line
+    and the same for all tokens, as with ALiBi."""
     last = _by_distance(attention.scores.double())[..., -1, :]
     if not (attention.weights[..., -1, :] > 0).all():
         return None
@@ -140,16 +140,16 @@ def _lines(attention: Attention) -> Tensor | None:
 
 
 def _fixed(patient: Patient, inputs: CallInputs, index: int, lines: Tensor) -> bool:
-    """Tell whether weights without noise give the same lines: then their slopes are not learnt."""
+    """Tell whether weights without noise give the same lines; then the slopes are not learnt."""
     _, seen = _traced(patient, patient.plain, inputs)
     plain = _by_distance(seen[index].scores.double())[0, :, -1, :]
     return bool(torch.allclose(plain, lines, rtol=1e-3, atol=1e-3 * float(lines.abs().max())))
 
 
 def _enters_alike(patient: Patient, inputs: CallInputs, attention: Attention) -> bool:
-    """Tell whether one token, again and again, enters the module of this attention alike at each
-    position: behind a recurrent layer, or with positions in the stream, it does not. The module is
-    the innermost with weights: what multiplies queries and keys may be a module without any."""
+    """Tell whether a repeated token enters the module of this attention alike at each position.
+    After a recurrent layer, or with positions in the stream, it does not. The module is the
+    innermost one with weights: the one that multiplies queries and keys may have none."""
     model, n_queries = patient.specimen, attention.scores.shape[-2]
     with torch.no_grad():
         visits = {v.path: v for v in watch(model, lambda: patient.logits(model, inputs))}
@@ -171,7 +171,7 @@ def _repeated(tokens: Tensor) -> Tensor:
 
 
 def _by_distance(scores: Tensor) -> Tensor:
-    """Less each query's score of its own place."""
+    """Return the scores by distance, minus each query's score for its own position."""
     own = scores.diagonal(dim1=-2, dim2=-1).unsqueeze(-1)
     return scores - own
 
@@ -189,7 +189,8 @@ def _turned(values: Tensor | None) -> bool:
 
 
 def _promised(model: nn.Module) -> bool:
-    """By the names of its parts, or of what their code calls."""
+    """Tell whether the model uses such positions, by the names of its parts or of what their code
+    calls."""
     for path, module in model.named_modules():
         names = [path, *(name for name, _ in module.named_buffers(recurse=False))]
         for kind in type(module).__mro__:

@@ -47,7 +47,7 @@ def greedy_settings(patient: Patient) -> dict[str, Any]:
 
 
 def draws(patient: Patient, model: nn.Module) -> bool:
-    """Tell whether generation uses random numbers in evaluation mode."""
+    """Tell whether generation draws random numbers in evaluation mode."""
     before = torch.get_rng_state()
     generate(patient, model, prompts(patient)[0], N_NEW)
     return not torch.equal(before, torch.get_rng_state())
@@ -84,10 +84,11 @@ def unclear_error(
 
 def is_unclear(error: Exception) -> bool:
     """Tell whether an error comes from inside torch and does not name the caller's value.
-    ValueErrors (and types that derive from them) are somebody's words."""
+    ValueErrors (and types that derive from them) count as clear, because they are raised on
+    purpose."""
     return isinstance(error, IndexError | RuntimeError) and not isinstance(error, ValueError)
 
 
 def text_of(error: Exception) -> str:
-    """Return an error in one line."""
+    """Return an error as one line."""
     return f"{type(error).__name__}: {(str(error).splitlines() or [''])[0]}"

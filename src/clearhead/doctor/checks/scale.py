@@ -29,9 +29,9 @@ class Scores:
     spread: float
     """The spread of the scores, with the weights that the model has."""
     widths: list[int]
-    """The widths that may be taken for that of a head."""
+    """The widths that may be the width of a head."""
     of_length_one: bool
-    """True if products are cosines, apart from their scale: any scale may be meant."""
+    """True if products are cosines, apart from their scale: then any scale may be intended."""
     scaled_by_weights: bool
     """Queries are smaller than keys by about √d_head: the scale is in the weights, as in T5."""
     normalised: bool
@@ -73,8 +73,8 @@ def judge(scores: Scores) -> tuple[str, Severity, int | None] | None:
 
 
 def _measured(patient: Patient) -> Iterator[Scores]:
-    """Two calls with different tokens tell masks and biases, which stay, from products, which
-    change: score = slope · product + what stays."""
+    """Measure with two calls whose tokens differ. They separate masks and biases, which stay the
+    same, from products, which change: score = slope · product + constant."""
     model, inputs = patient.plain, patient.draw(3)
     ones = attentions_in(patient, inputs, model)
     others = attentions_in(patient, patient.draw(3, seed=1), model)
@@ -96,7 +96,7 @@ def _measured(patient: Patient) -> Iterator[Scores]:
 
 
 def _slope(one: Attention, other: Attention) -> float | None:
-    """How much scores change with products; None if that is not one number."""
+    """Return how much scores change with products; None if that is not a single number."""
     if one.product is None or other.product is None:
         return None
     open_to_both = (one.weights > 0) & (other.weights > 0)
@@ -110,8 +110,8 @@ def _slope(one: Attention, other: Attention) -> float | None:
 
 
 def _widths(visits: list[Visit], attention: Attention) -> list[int]:
-    """The widths of all heads together, and of what the modules around the attention are given, if
-    each head is a module of its own."""
+    """Return the width of all heads together, and the widths of the inputs of the modules around
+    the attention, if each head is a separate module."""
     assert attention.d_head is not None
     around = [v for v in visits if f"{attention.place}.".startswith(f"{v.path}.")]
     widths = [t.shape[-1] for visit in around for t in visit.given if t.dim() == 3]

@@ -1,5 +1,5 @@
-"""Finds weights that are one tensor and should not be, and weights that should be one tensor and
-are not."""
+"""Finds weights that are one tensor and should be separate, and weights that should be one tensor
+and are separate."""
 
 from collections import Counter
 from collections.abc import Iterator
@@ -14,7 +14,7 @@ from ..witness import Visit, watch
 
 
 def tied(patient: Patient) -> Iterator[Finding]:
-    """Tables of the vocabulary that hold the same numbers are one tensor."""
+    """Vocabulary tables that hold the same numbers must be one tensor."""
     tables = [
         (name, parameter)
         for name, parameter in patient.model.named_parameters()
@@ -32,7 +32,8 @@ def tied(patient: Patient) -> Iterator[Finding]:
 
 
 def shared(patient: Patient) -> Iterator[Finding]:
-    """A list of layers does not hold one layer many times, nor a layer use one norm twice."""
+    """A list of layers must not hold one layer many times, and a layer must not use one norm
+    twice."""
     for path, module in patient.model.named_modules():
         if not isinstance(module, nn.ModuleList | nn.Sequential):
             continue
@@ -76,7 +77,7 @@ def _next_with_weights(visits: list[Visit]) -> str | None:
 
 
 def _members(path: str, lists: set[str]) -> list[str]:
-    """The layers around a module: what stands in a list of layers."""
+    """Return the layers around a module: the members of a list of layers that contain it."""
     parts = path.split(".")
     outer = [".".join(parts[:n]) for n in range(1, len(parts))]
     return [other for other in outer if other.rpartition(".")[0] in lists]

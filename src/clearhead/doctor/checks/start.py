@@ -21,7 +21,7 @@ _KNOWLEDGE_ALLOWED = 0.2
 # first.
 _STEPS = (1e-3, 1e-4, 1e-5)
 _NEGLIGIBLE_GRADIENT = 0.01
-"""A share of the largest one."""
+"""The share of the largest gradient below which a gradient is negligible."""
 _SLOPE_TOLERANCE = 0.03
 _SLOPE_TOLERANCE_OF_TABLES = 0.1
 
@@ -109,10 +109,10 @@ def _nearest_slope(
     expected_slope: float,
     gradient_norm: float,
 ) -> float:
-    """The measured slope of the loss in these directions of the parameters: 1 if it is the expected
-    one, and more or less by its distance from that in units of the gradient's norm. Steps of
-    several sizes are tried until one agrees: a large one meets a bend of the loss, a small one
-    drowns in the rounding of code that computes in single precision always."""
+    """Return the measured slope of the loss in these directions of the parameters: 1 if it is the
+    expected slope, and more or less by its distance from that, in units of the gradient's norm.
+    Steps of several sizes are tried until one agrees: a large step follows a bend of the loss, and
+    a small one is lost in the rounding of code that always computes in single precision."""
     measured: list[float] = []
     for step in _STEPS:
         slope = _slope(directions, loss, step / max(gradient_norm, 1.0))
@@ -125,7 +125,8 @@ def _nearest_slope(
 def _slope(
     directions: Sequence[tuple[Tensor, Tensor]], loss: Callable[[], Tensor], step: float
 ) -> float:
-    """The slope between a step to either side of where the parameters are; they are put back."""
+    """Return the slope between a step to either side of the current parameters, which are
+    restored."""
     losses: list[float] = []
     with torch.no_grad():
         kept = [parameter.clone() for parameter, _ in directions]
@@ -139,7 +140,7 @@ def _slope(
 
 
 def _slope_of(parameter: Tensor, loss: Callable[[], Tensor]) -> float:
-    """The measured slope of the loss in a random direction of one parameter, as in
+    """Return the measured slope of the loss in a random direction of one parameter, as in
     `_nearest_slope`."""
     if parameter.grad is None:
         return 1.0

@@ -106,8 +106,9 @@ def _examine_tower(patient: Patient, tower: Tower, emptied: _Emptied) -> Iterato
 
 
 def _only_the_first_normalises(patient: Patient, tower: Tower, model: nn.Module) -> bool:
-    """The first layer of RWKV begins with the norm of the embeddings. Behind it, vectors that are
-    larger than what norms return pass the other layers as they are."""
+    """Tell whether only the first layer normalises the stream, as in RWKV, whose first layer begins
+    with the norm of the embeddings. After it, vectors that are larger than what norms return pass
+    the other layers unchanged."""
     first, *others = tower.layers
     with torch.no_grad(), watching(model, leave=_enlarging(first)):
         visits = watch(model, lambda: patient.logits(model, patient.draw(3)))
@@ -116,8 +117,8 @@ def _only_the_first_normalises(patient: Patient, tower: Tower, model: nn.Module)
 
 
 def _grows(patient: Patient, model: nn.Module, layer: str) -> bool:
-    """Tell whether the emptied layer returns more where it is given more: then no norm stands in
-    the stream."""
+    """Tell whether the emptied layer returns more if it gets more; then no norm stands in the
+    stream."""
     sizes: list[float] = []
     for factor in (_FAR, _LARGER * _FAR):
         with torch.no_grad(), watching(model, give=_multiplying(layer, factor)):
@@ -128,7 +129,7 @@ def _grows(patient: Patient, model: nn.Module, layer: str) -> bool:
 
 
 def _multiplying(layer: str, factor: float) -> Callable[[str, Any, Any], tuple[Any, Any]]:
-    """For `watching`: the stream that this layer is given is made larger."""
+    """Return a function for `watching` that multiplies the stream that this layer gets."""
 
     def give(path: str, args: Any, kwargs: Any) -> tuple[Any, Any]:
         if path != layer:
@@ -174,7 +175,8 @@ def _final_norm(patient: Patient, tower: Tower, visits: list[Visit]) -> Iterator
 
 
 def _enlarging(layer: str, call: int = 1) -> Callable[[str, nn.Module, Any, Any], Any]:
-    """For `watching`: what this layer returns is made larger, from this of its calls on."""
+    """Return a function for `watching` that multiplies what this layer returns, from the given call
+    on."""
     n_calls = count(1)
 
     def leave(path: str, _module: nn.Module, _given: Any, output: Any) -> Any:
@@ -188,8 +190,8 @@ def _enlarging(layer: str, call: int = 1) -> Callable[[str, nn.Module, Any, Any]
 
 
 def _skips(patient: Patient, tower: Tower) -> Iterator[Finding]:
-    """With nothing from its feed-forward layers, a tower still passes on what its attention read:
-    the residual behind them begins where attention ended."""
+    """Without its feed-forward layers, a tower must still pass on what its attention read: the
+    residual after them begins where attention ended."""
     model, inputs = patient.specimen, patient.draw(2)
     position = tower.length // 2
     others = inputs
@@ -264,7 +266,7 @@ def _weighs(module: nn.Module) -> bool:
 
 
 def _stream_goes_on(tower: Tower, visits: list[Visit], changed: list[Visit]) -> bool:
-    """Tell whether anything that came in is still there behind the last layer."""
+    """Tell whether any of the input is still there after the last layer."""
     pairs = [
         (one, other)
         for visit, same in zip(visits, changed)
@@ -277,8 +279,8 @@ def _stream_goes_on(tower: Tower, visits: list[Visit], changed: list[Visit]) -> 
 
 
 def _silence(layer: nn.Module, own_gains: bool) -> None:
-    """Sublayers that add nothing, and norms that only normalise. A gain between the sublayers may
-    weigh the residual itself: it becomes 1, or with `own_gains` stays as it is."""
+    """Make sublayers add nothing, and norms only normalise. A gain between the sublayers may weigh
+    the residual itself: it becomes 1, or stays unchanged with `own_gains`."""
     with torch.no_grad():
         for module in layer.modules():
             own = dict(module.named_parameters(recurse=False))
@@ -332,7 +334,7 @@ def _is_scaled(patient: Patient, visits: list[Visit], token: float) -> bool:
 
 
 def _same_token_everywhere(patient: Patient, n_tokens: int) -> CallInputs:
-    """Row r is one token, again and again."""
+    """Return tokens in which row r repeats a single token."""
     drawn = patient.draw(1, n_tokens, n_tokens if patient.has_source else None)
     tokens = drawn.tokens[0][:, None].expand(-1, patient.length).contiguous()
     if drawn.source is None:

@@ -21,15 +21,15 @@ _WIDEST = 256
 
 @dataclass(frozen=True)
 class SlidingWindow:
-    """The window that a model's configuration names, and the keys at which its attentions look."""
+    """The window that a model's configuration states, and the keys at which its attentions look."""
 
     name: str
     size: int
     switched_off: bool
-    """A setting beside it says that it is not used."""
+    """True if another setting says that the window is not used."""
     seen: dict[str, int]
-    """By the place of an attention with a window: how many keys in a row the last query sees, its
-    own the last of them."""
+    """For each attention with a window, by its place: how many keys in a row the last query sees,
+    of which its own is the last."""
 
 
 def window(patient: Patient) -> Iterator[Finding]:
@@ -76,7 +76,8 @@ def _sliding_window_of(patient: Patient) -> SlidingWindow:
 
 
 def _find_setting(model: nn.Module) -> tuple[str, int, Any]:
-    """The name and size of the window, and what holds it: the model, its settings, or a part."""
+    """Return the name and the size of the window, and what holds it: the model, its settings, or a
+    part."""
     modules = list(model.modules())
     holders = [value for value in vars(model).values() if _holds_settings(value)]
     for name in _NAMES:
@@ -98,7 +99,8 @@ def _setting_of(holder: Any, name: str) -> Any:
 
 
 def _is_switched_off(holder: Any, size: int) -> bool:
-    """Flags such as use_sliding_window=False, or a list that gives each layer its kind."""
+    """Tell whether a flag such as use_sliding_window=False, or a list that gives each layer its
+    kind, switches the window off."""
     settings = holder if isinstance(holder, dict) else vars(holder)
     flags = [value for name, value in settings.items() if "window" in str(name)]
     named = any(flag is False or (isinstance(flag, int) and flag != size) for flag in flags)
@@ -106,8 +108,8 @@ def _is_switched_off(holder: Any, size: int) -> bool:
 
 
 def _longest_run_of_open_keys(weights: Tensor, length: int) -> int:
-    """How many keys in a row, from its own backwards, the last query looks at in some row and
-    head."""
+    """Return how many keys in a row, from its own backwards, the last query looks at in some row
+    and head."""
     open_ = (weights[..., -1, :length] > 0).flatten(0, -2).any(dim=0).flip(0)
     closed = (~open_).nonzero()
     return int(closed[0]) if len(closed) else length

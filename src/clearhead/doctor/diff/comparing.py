@@ -41,7 +41,8 @@ def diff(
 ) -> PortReport:
     """Compare a port with its reference: weights, the forward pass, and steps with a cache.
 
-    report = diff(reference, port) assert report.same, str(report)
+        report = diff(reference, port)
+        assert report.same, str(report)
 
     `inputs` are the arguments with which each model is called: a tensor, a tuple of arguments, a
     dict of named arguments, or `CallInputs`. Without them, tokens are drawn at random, and the

@@ -1,5 +1,5 @@
-"""The doctor's sentences, in two languages. They are data, in the files beside this one: `en.toml`
-and `zh.toml` have the same keys; `code.toml` has the wrong and the right lines."""
+"""The doctor's sentences, in two languages. They are data, in the files of this folder: `en.toml`
+and `zh.toml` have the same keys; `code.toml` has the wrong and the right lines of code."""
 
 import tomllib
 from collections.abc import Iterable
@@ -116,7 +116,8 @@ def verdict(outcome: Outcome, language: Language) -> str:
 def summary(
     findings: tuple[Finding, ...], outcomes: tuple[Outcome, ...], language: Language
 ) -> str:
-    """Return the last line: how much was found, or that nothing was; and what was not examined."""
+    """Return the last line: how much was found, or that nothing was found, and what was not
+    examined."""
     not_run = [outcome.check for outcome in outcomes if outcome.status == "could not run"]
     if not not_run:
         return _counts(findings, language) if findings else word("healthy", language)
