@@ -1,4 +1,4 @@
-"""Accuracy of a classifier, or the loss of an encoder on masked tokens."""
+"""Measures the accuracy of a classifier, or the loss of an encoder on masked tokens."""
 
 from pathlib import Path
 
@@ -26,7 +26,7 @@ def measure_encoder(
     *,
     prepared: str | Path | None = None,
 ) -> Evaluation:
-    """Accuracy of a classifier, or loss on masked tokens."""
+    """Measure the accuracy of a classifier, or the loss on masked tokens."""
     encoder = model.model
     assert isinstance(encoder, MaskedLM | Classifier)
     corpus = _data_of_encoder(model, prepared)
@@ -52,8 +52,8 @@ def measure_encoder(
 
 
 def _data_of_encoder(model: TokenizedModel, prepared: str | Path | None) -> Corpus:
-    """The prepared data that were named, or those of the run; raises unless they have the model's
-    vocabulary."""
+    """Return the prepared data that were named, or those of the run. Raises unless they have the
+    model's vocabulary."""
     default = data_of_run(model.folder, PREPARED) if model.is_run else None
     if prepared is None and default is None:
         raise InputError(f"{setting('prepared')} is missing; give the folder of the prepared data")
@@ -74,7 +74,7 @@ def _data_of_encoder(model: TokenizedModel, prepared: str | Path | None) -> Corp
 
 
 def _accuracy(encoder: MaskedLM | Classifier, corpus: Corpus, split: str, where: str) -> Evaluation:
-    """The accuracy of a classifier, beside that of the baseline."""
+    """Return the accuracy of a classifier, together with that of the baseline."""
     _check_labels(encoder, corpus)
     right = accuracy(encoder, corpus, split)
     n_too_long = corpus.facts(split).skipped.get("too-long", 0)
@@ -108,7 +108,7 @@ def _masked_loss(
 
 
 def _check_labels(encoder: MaskedLM | Classifier, corpus: Corpus) -> None:
-    """Raises unless the data have the model's labels, in its own order."""
+    """Raises unless the data have the model's labels, in the model's order."""
     has_head = isinstance(encoder, Classifier)
     if has_head != (corpus.label_as == "class"):
         label_as = "class" if has_head else "token"
@@ -124,8 +124,8 @@ def _check_labels(encoder: MaskedLM | Classifier, corpus: Corpus) -> None:
 
 
 def _baseline(corpus: Corpus, split: str, reached: float) -> tuple[dict[str, float], list[str]]:
-    """What TF-IDF and logistic regression reach on the same texts: users must know when a
-    Transformer is not worth its time."""
+    """Return what TF-IDF and logistic regression reach on the same texts, because users must know
+    when a Transformer is not worth its time."""
     if not can_measure_baseline():
         return {}, ['baseline  not measured; it needs: pip install "clearhead[eval]"']
     stages.info("measuring a baseline")

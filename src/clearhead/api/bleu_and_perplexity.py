@@ -1,5 +1,5 @@
-"""BLEU and chrF++ of a translator or of the output of any system; perplexity of a language
-model."""
+"""Measures BLEU and chrF++ of a translator or of the output of any system, and the perplexity of a
+language model."""
 
 import logging
 import math
@@ -54,7 +54,8 @@ def measure_translator(
     reference: LinesGiven | None = None,
     against: Other = None,
 ) -> Evaluation:
-    """BLEU and chrF++ of its translations, and whether another model's differ."""
+    """Measure BLEU and chrF++ of the model's translations, and whether another model's translations
+    differ significantly."""
     _check_comparison(options, against)
     if against is not None and not isinstance(against, TokenizedModel | str | Path):
         raise InputError(f"{setting('against')} compares models: give a model, a run or a folder")
@@ -74,7 +75,7 @@ def pairs_to_translate(
     source: LinesGiven | None,
     reference: LinesGiven | None,
 ) -> tuple[list[str], list[str], str]:
-    """The sources, the references, and their origin: by default, a run's own test set."""
+    """Return the sources, the references, and their origin: by default, a run's own test set."""
     if source is None and reference is None and model.is_run:
         recipe = recipe_of_run(model.folder)
         split, documents = _documents(model.folder, recipe.data, split)
@@ -108,7 +109,7 @@ def measure_output(
     reference: LinesGiven | None = None,
     against: Other = None,
 ) -> Evaluation:
-    """BLEU and chrF++ of the output of any system."""
+    """Measure BLEU and chrF++ of the output of any system."""
     _check_comparison(options, against)
     references = given_lines("reference", reference, "the reference translations")
     mine = given_lines("hypothesis", hypothesis, "the output of a system")
@@ -173,7 +174,7 @@ def measure_language_model(
     *,
     text: LinesGiven | None = None,
 ) -> Evaluation:
-    """Perplexity of the text, read in windows."""
+    """Measure the perplexity of the text, read in windows."""
     if text is None and model.is_run:
         return _perplexity_of_split(model, options, split)
     return _as_evaluation(_perplexity_of_lines(model, options, text))
@@ -182,8 +183,8 @@ def measure_language_model(
 def _perplexity_of_split(
     model: TokenizedModel, options: LanguageModelEvaluation, split: str | None
 ) -> Evaluation:
-    """Perplexity of a split of the run's own data, read as in training: each document alone behind
-    a start, or one stream, in which an end stands behind every document."""
+    """Measure the perplexity of a split of the run's own data, read as in training: each document
+    alone after a start token, or one stream, in which an end token follows every document."""
     for name in ("document", "start"):
         if getattr(options, name) != getattr(LanguageModelEvaluation, name):
             rule = f"is for {setting('text')}: a split of a run is read as in training"
@@ -260,8 +261,9 @@ def _shown(name: str, value: float | None, n: int) -> str:
 def _documents(
     folder: Path, config: DataConfig, split: str | None
 ) -> tuple[str, Iterator[tuple[str, ...]]]:
-    """The texts of a split of the run's data, cleaned as its training data were; those with more
-    than data.max_tokens stay, since a test set without its hardest lines flatters."""
+    """Return the texts of a split of the run's data, cleaned as its training data were. Texts with
+    more than data.max_tokens stay, since a test set without its hardest lines gives too good a
+    figure."""
     split = split or ("test" if config.paths("test") else "valid")
     reader = split_reader(located(config), split)
     if not reader.inputs:
@@ -273,6 +275,6 @@ def _documents(
 
 
 def which_chose(train: TrainConfig, split: str) -> str:
-    """What to say of a split that has chosen the weights: its figure flatters."""
+    """Return a remark about a split that has chosen the weights: its figure is too good."""
     chose = split == "valid" and train.publish != "last"
     return ", which also chose the weights" if chose else ""

@@ -37,7 +37,7 @@ def diff(
     (no code in a Hugging Face folder is run); or FILE.py:NAME, the name of a model or of a function
     that builds one with its weights. That file is run, and may define `calls`.
 
-    `inputs` are the arguments with which both models are called. Without them, tokens are drawn at
+    `inputs` are the arguments with which each model is called. Without them, tokens are drawn at
     random, and the models are called as in `examine`. `copy_weights` copies the reference's weights
     if the two models have no weights in common and the shapes determine which weight goes where.
     `steps=False` does not compare steps with a cache; `seconds` limits the time of the search.

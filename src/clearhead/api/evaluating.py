@@ -1,5 +1,5 @@
-"""Measures how good a model is, or the output of any system: decides by the kind of model what is
-measured, and refuses settings for another kind, which would otherwise be ignored."""
+"""Measures how good a model, or the output of any system, is. The kind of the model decides what is
+measured; settings for another kind are refused, because they would otherwise be ignored."""
 
 from collections.abc import Mapping
 from dataclasses import fields
@@ -30,7 +30,7 @@ from clearhead.models import Classifier, MaskedLM
 class _Kind(NamedTuple):
     name: str
     texts: tuple[str, ...]
-    """What it is measured on."""
+    """The names of the settings that give the text to measure on."""
     options: type
     others: tuple[str, ...] = ()
 
@@ -93,7 +93,8 @@ def evaluate(
 
 
 def measure(model: TokenizedModel, split: str | None, settings: Mapping[str, Any]) -> Evaluation:
-    """Measures what suits the kind of the model; the method `evaluate` of a model calls it too."""
+    """Measure what suits the kind of the model. The method `evaluate` of a model calls this
+    function too."""
     if split not in (None, "train", "valid", "test"):
         raise ConfigError("split", split, "is not a choice", "give 'train', 'valid' or 'test'")
     if model.opened.translates:
@@ -109,8 +110,8 @@ def measure(model: TokenizedModel, split: str | None, settings: Mapping[str, Any
 
 
 def _options_and_texts(kind: _Kind, settings: Mapping[str, Any]) -> tuple[Any, dict[str, Any]]:
-    """The options of this kind, checked, and the texts that it is measured on; raises if a setting
-    is for another kind."""
+    """Return the options of this kind, checked, and the texts to measure on. Raises if a setting is
+    for another kind."""
     for name in settings:
         if name not in NAMES:
             raise TypeError(f"evaluate has no option {name!r}; {nearest(name, NAMES)}")

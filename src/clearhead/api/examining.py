@@ -43,10 +43,11 @@ def examine(
     code in a Hugging Face folder is run); or FILE.py:NAME, the name of a model or of a function
     that builds one. That file is run, and may define `calls`.
 
-    Give `kind` and `vocab_size` if the model does not have them. `calls` says how to call a model
-    with an unusual signature. `quick` leaves out training and compilation; `only` names the checks
-    to run. `fresh` says whether the weights are untrained (None: those of a module and of FILE.py
-    are, others are not). `language` is the language of error messages. The model is not changed.
+    `kind` and `vocab_size` are required if the model does not define them. `calls` says how to call
+    a model with an unusual signature. `quick` leaves out training and compilation; `only` names the
+    checks to run. `fresh` says whether the weights are untrained (None: those of a module and of
+    FILE.py are, others are not). `language` is the language of error messages. The model is not
+    changed.
     """
     check_whole("seed", seed)
     for name, size in (("vocab_size", vocab_size), ("max_length", max_length)):

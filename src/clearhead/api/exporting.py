@@ -44,7 +44,8 @@ def export(
     example: str | None = ExportOptions.example,
     single_file: bool = ExportOptions.single_file,
 ) -> Certificate:
-    """Write a new folder that other software opens, and compare the results of both.
+    """Write a new folder that other software opens, and compare that software's results with
+    clearhead's.
 
     `model` is what `load` or `build_model` returned, or whatever `load` takes.
     """

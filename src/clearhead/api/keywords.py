@@ -1,5 +1,5 @@
-"""Keywords that are the fields of an option class: `help` shows them with their defaults and
-explanations, and those that were renamed still work."""
+"""Handles keywords that are the fields of an option class: `help` shows them with their defaults
+and explanations, and keywords that were renamed still work."""
 
 import inspect
 import sys
@@ -18,7 +18,7 @@ WIDTH = 96
 
 
 def takes(*options: type) -> Callable[[F], F]:
-    """Says in a function's signature which keywords `**options` stands for, and explains them."""
+    """Declare in a function's signature which keywords `**options` stands for, and explain them."""
 
     def decorate(function: F) -> F:
         signature = inspect.signature(function)
@@ -54,7 +54,8 @@ def takes(*options: type) -> Callable[[F], F]:
 
 
 def chosen(kind: type[T], keywords: Mapping[str, Any]) -> T:
-    """The options, checked; a keyword that is none of them is named with the nearest."""
+    """Return the options, checked. An error about an unknown keyword names the nearest known
+    one."""
     names = [field.name for field in fields(kind)]  # pyright: ignore[reportArgumentType]
     for name in keywords:
         if name not in names:
@@ -63,7 +64,7 @@ def chosen(kind: type[T], keywords: Mapping[str, Any]) -> T:
 
 
 def warn_of_old(old: str, new: str) -> None:
-    """Says, at the line that called clearhead, what to write instead."""
+    """Warn, at the line that called clearhead, and say what to write instead."""
     level = 1
     while sys._getframe(level).f_globals.get("__name__", "").startswith("clearhead."):
         level += 1

@@ -76,7 +76,7 @@ def _device(name: torch.device | str) -> torch.device:
 
 
 def import_model(folder: str | Path, out: str | Path) -> TextModel:
-    """Convert a Hugging Face folder into a new model folder, and open the new one. No code in the
+    """Convert a Hugging Face folder into a new model folder, and open that folder. No code in the
     Hugging Face folder is run."""
     path = as_path("out", out)
     import_huggingface(as_path("folder", folder), path)

@@ -25,7 +25,7 @@ from clearhead.localise.masking import MaskedText
 def fill_open_entries(
     model: TokenizedModel, engine: Engine, path: Path, output: Path, options: CatalogueOptions
 ) -> Filled:
-    """Fills the open entries of a PO or XLIFF file, and writes the file to `output`."""
+    """Fill the open entries of a PO or XLIFF file, and write the result to `output`."""
     catalogue, translator = Catalogue(path), _CatalogueTranslator(model, engine, path, options)
     own_pairs = (pair for entry in catalogue.entries for pair in entry.translated)
     memories = [as_path("memory", memory) for memory in options.memory]

@@ -18,7 +18,7 @@ SHIPPED = Path(__file__).parent.parent / "shipped"
 
 
 class Located(NamedTuple):
-    """A folder that a model can be opened from."""
+    """A folder from which a model can be opened."""
 
     folder: Path
     is_run: bool = False
@@ -29,7 +29,7 @@ class Located(NamedTuple):
 
 
 def shipped_models() -> list[str]:
-    """The names of the models that come with the package."""
+    """Return the names of the models that come with the package."""
     return sorted(path.parent.name for path in SHIPPED.glob(f"*/{CONFIG}"))
 
 

@@ -1,4 +1,5 @@
-"""Keywords of 0.2 that version 0.3 still takes, with a warning. The whole file ends with 0.4."""
+"""Handles keywords of 0.2 that version 0.3 still takes, with a warning. This whole file will be
+removed in 0.4."""
 
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -21,7 +22,7 @@ from clearhead.intake.own import labels_as_written
 from clearhead.intake.own_text import OwnText, check_strings
 
 Compute = Callable[..., Any]
-"""The function that answers in full, with names for the texts."""
+"""The function that answers with all details, and takes names for the texts."""
 OLD = {"details", "n_best", "number", "called"}
 INSTEAD = {
     "n_best": "call translations(…, n_best=…)",
@@ -31,7 +32,7 @@ INSTEAD = {
 
 
 class _Call(NamedTuple):
-    """The texts of a call, and how messages number and call them."""
+    """The texts of a call, and the numbers and names that messages use for them."""
 
     model: TokenizedModel
     texts: list[str]
@@ -84,14 +85,14 @@ def _label_probabilities(compute: Compute, call: _Call, **options: Any) -> list[
 
 
 class _OldMethod(NamedTuple):
-    """How a method answered in 0.2."""
+    """How a method answered in version 0.2."""
 
     in_detail: str
-    """What to call instead, for answers with details."""
+    """What to call instead, to get answers with details."""
     answers: Callable[..., list[Any]]
-    """The answers with their details, one to each text."""
+    """Returns the answers with their details, one for each text."""
     short: Callable[[Any], Any]
-    """An answer without them."""
+    """Returns an answer without its details."""
     read: Callable[[Any], list[str]] = as_list
 
 
@@ -118,8 +119,8 @@ def answer_old(
     options: dict[str, Any],
     *more: Any,
 ) -> Any:
-    """What the method of this name answered to the keywords of 0.2, with a warning for each. `more`
-    are the arguments that follow the texts."""
+    """Return what the method of this name returned for the keywords of 0.2, with a warning for each
+    keyword. `more` are the arguments that follow the texts."""
     method = METHODS[name]
     for keyword in sorted(OLD & options.keys()):
         remedy = INSTEAD.get(keyword, f"call {method.in_detail}")
@@ -135,8 +136,8 @@ def answer_old(
 
 
 def old_own_text(text: OwnText | None, old: dict[str, Any]) -> OwnText:
-    """The text that the old keywords `pairs`, `texts`, `table` with `columns`, and `label` of
-    `recipe_for` give."""
+    """Return the text that is given by the old keywords `pairs`, `texts`, `table` with `columns`,
+    and `label` of `recipe_for`."""
     keywords = ("pairs", "texts", "table", "columns", "label")
     if unknown := set(old) - set(keywords):
         raise TypeError(f"recipe_for has no keyword {min(unknown)!r}")
@@ -173,5 +174,5 @@ def old_own_text(text: OwnText | None, old: dict[str, Any]) -> OwnText:
 
 
 def _is_column(value: Any) -> bool:
-    """Many texts; two could also be one of two pairs."""
+    """Tell whether a value is a column of many texts; two texts could also be one of two pairs."""
     return not isinstance(value, str | Mapping) and hasattr(value, "__len__") and len(value) != 2

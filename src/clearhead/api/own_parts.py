@@ -17,7 +17,8 @@ ROLES = tuple(field.name for field in fields(OwnParts))
 
 
 def own_parts(**named_parts: Any) -> OwnParts:
-    """Check the user's own parts, and return them by role. To find a name, its file is run."""
+    """Check the user's own parts, and return them by role. If a part is given by name, its file is
+    run."""
     classes: dict[str, Any] = {}
     for role, part in named_parts.items():
         if part is None:

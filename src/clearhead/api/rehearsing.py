@@ -1,5 +1,5 @@
-"""Rehearsal without the text of the first training: the first model's own translations of new
-sources take its place (sequence-level distillation, Kim and Rush 2016, by the model itself)."""
+"""Provides rehearsal without the text of the first training: the first model's own translations of
+new sources take its place (sequence-level distillation, Kim and Rush 2016, by the model itself)."""
 
 import logging
 import time
@@ -21,11 +21,11 @@ from clearhead.intake.own_text import FEW, OwnText, data_settings
 from clearhead.intake.sources import Cursor, located
 
 CHUNK = 128
-"""Texts that are translated together."""
+"""The number of texts that are translated together."""
 MOST_TIME = 0.1
-"""Share of the training time that translating may take."""
+"""The share of the training time that translating may take."""
 READ = 50_000
-"""Texts of which some are drawn."""
+"""The number of texts from which some are drawn."""
 HELD_OUT = 0.05
 _stages = logging.getLogger("clearhead.progress")
 
@@ -33,8 +33,8 @@ _stages = logging.getLogger("clearhead.progress")
 def rehearse_own(
     first: Path, recipe: Recipe, text_folder: Path, *, texts: int, minutes: float
 ) -> tuple[Recipe, str]:
-    """The recipe with up to so many translations by the first model to rehearse, and a message
-    about them. If hardly any source can be translated, the recipe does not change."""
+    """Return the recipe with translations by the first model to rehearse, up to the wanted number,
+    and a message about them. If hardly any source can be translated, the recipe does not change."""
     _stages.info("translating new sources with %s, to be rehearsed", first)
     pairs = list(
         _translated(first, recipe.data, texts, time.monotonic() + 60 * MOST_TIME * minutes)
@@ -68,7 +68,8 @@ def rehearse_own(
 def _translated(
     first: Path, data: DataConfig, texts: int, until: float
 ) -> Iterator[tuple[str, str]]:
-    """New sources with their translations, as many as the time allows, at least one chunk."""
+    """Return new sources with their translations: as many as the time allows, but at least one
+    chunk."""
     documents = split_reader(located(data), "train").documents(Cursor(), {})
     sources = sorted({document.texts[0] for document in islice(documents, READ)})
     drawn = Random(0).sample(sources, min(texts, len(sources)))

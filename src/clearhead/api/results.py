@@ -1,4 +1,4 @@
-"""What a model's answers are made of, for callers that want more than the text; and what an
+"""Defines what a model's answers consist of, for callers that need more than the text, and what an
 evaluation returns."""
 
 from dataclasses import dataclass
@@ -11,14 +11,14 @@ __all__ = ["Classified", "Evaluation", "Output", "Scored", "classified"]
 
 @dataclass(frozen=True, kw_only=True)
 class Classified:
-    """What a classifier says of a text."""
+    """What a classifier says about a text."""
 
     label: str
     probabilities: dict[str, float]
 
 
 def classified(probabilities: dict[str, float]) -> Classified:
-    """Probabilities with the likeliest label."""
+    """Return probabilities together with the likeliest label."""
     likeliest = max(probabilities, key=probabilities.__getitem__)
     return Classified(label=likeliest, probabilities=probabilities)
 

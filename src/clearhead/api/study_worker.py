@@ -243,7 +243,7 @@ class _Figures:
         self._scores: list[tuple[float, int]] | None = None
 
     def by_name(self, name: str) -> Callable[[Sequence[int]], float]:
-        """Return a measure as a function of the numbers of the lines."""
+        """Return a measure, as a function of the numbers of the lines."""
         figures = {
             "exact": self._exact,
             "loss": self._loss,

@@ -28,7 +28,7 @@ def text_attention(
     head: int | None,
     too_long: TooLong,
 ) -> AttentionMap:
-    """Compute what `TextModel.attention` returns. On its page, the model is called `name`."""
+    """Compute what `TextModel.attention` returns. The page shows the model as `name`."""
     if too_long not in get_args(TooLong):
         remedy = nearest(str(too_long), get_args(TooLong))
         raise InputError(f"too_long={too_long!r:.60} is not a choice; {remedy}")

@@ -216,7 +216,7 @@ class TextModel(TokenizedModel):
         translation is the model's own, or `target` (a text or its tokens). For other models, it is
         the attention of a text to itself. `layer` and `head` count from 0 (None: the last layer,
         and the mean of the heads). `too_long` says whether a text beyond the model's length is
-        refused, or cut as `translate` and `generate` cut it.
+        refused, or truncated as `translate` and `generate` truncate it.
         """
         return text_attention(
             self.opened,

@@ -1,4 +1,4 @@
-"""Checks texts as callers give them, one or many, and declares the options of text functions."""
+"""Checks texts as callers give them, one or several, and declares the options of text functions."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
@@ -22,14 +22,15 @@ from clearhead.intake.unpack import open_bytes, read_all
 
 Texts = str | Iterable[str]
 ManyTexts = list[str] | tuple[str, ...] | Iterator[str]
-"""Many texts, but not one string, which is an iterable of strings to a type checker."""
+"""Several texts. A single string is not among them, although to a type checker it is an iterable of
+strings."""
 LinesGiven = str | Path | Iterable[str]
 """The path of a file (.gz too), or lines in memory."""
 
 
 class Engines(TypedDict, total=False):
-    """The fields of `EngineOptions`, for type checkers. The classes below do the same for other
-    options; a test compares them all."""
+    """The fields of `EngineOptions`, for type checkers. The following classes do the same for other
+    options; a test compares them all with those options."""
 
     engine: EngineName
     precision: EnginePrecision
@@ -37,7 +38,7 @@ class Engines(TypedDict, total=False):
 
 
 class HowToSearch(Engines, total=False):
-    """`SearchOptions`."""
+    """The fields of `SearchOptions`."""
 
     beam: int
     length_penalty: LengthPenalty
@@ -47,7 +48,7 @@ class HowToSearch(Engines, total=False):
 
 
 class Translating(HowToSearch, total=False):
-    """`TranslateOptions`."""
+    """The fields of `TranslateOptions`."""
 
     too_long: TooLongSource
     split: str | None
@@ -55,13 +56,13 @@ class Translating(HowToSearch, total=False):
 
 
 class NBest(Translating, total=False):
-    """`NBestOptions`."""
+    """The fields of `NBestOptions`."""
 
     n_best: int
 
 
 class Filling(Translating, total=False):
-    """`CatalogueOptions`."""
+    """The fields of `CatalogueOptions`."""
 
     memory: Sequence[str | Path]
     pieces: bool
@@ -69,14 +70,14 @@ class Filling(Translating, total=False):
 
 
 class Calibrating(HowToSearch, total=False):
-    """`CalibrateOptions`."""
+    """The fields of `CalibrateOptions`."""
 
     lines: int
     save: bool
 
 
 class Sampling(TypedDict, total=False):
-    """`SamplingOptions`."""
+    """The fields of `SamplingOptions`."""
 
     max_new: int
     temperature: float
@@ -92,26 +93,26 @@ class Sampling(TypedDict, total=False):
 
 
 class Generating(Sampling, Engines, total=False):
-    """`GenerateOptions`."""
+    """The fields of `GenerateOptions`."""
 
     batch: int
 
 
 class Scoring(TypedDict, total=False):
-    """`ScoreOptions`."""
+    """The fields of `ScoreOptions`."""
 
     start: Start
 
 
 class Labelling(TypedDict, total=False):
-    """`ClassifyOptions`."""
+    """The fields of `ClassifyOptions`."""
 
     too_long: TooLongSource
     batch: int
 
 
 class Measuring(HowToSearch, total=False):
-    """`TranslatorEvaluation`, `LanguageModelEvaluation` and `EncoderEvaluation`."""
+    """The fields of `TranslatorEvaluation`, `LanguageModelEvaluation` and `EncoderEvaluation`."""
 
     exact: bool
     tokenize: str | None

@@ -23,7 +23,7 @@ from clearhead.text.tokenizer import Tokenizer
 
 
 class TokenizedModel:
-    """A model folder as every task needs it."""
+    """A model folder with everything that a task needs."""
 
     def __init__(
         self,
@@ -53,7 +53,7 @@ class TokenizedModel:
 
     @property
     def folder(self) -> Path:
-        """The path as you gave it, or the absolute path if yours no longer leads to the folder,
+        """The path as you gave it; or the absolute path, if yours no longer leads to the folder
         because the working directory has changed."""
         return self._given if self._given.absolute() == self._absolute else self._absolute
 
@@ -91,7 +91,7 @@ class TokenizedModel:
 
     @property
     def config(self) -> ModelConfig:
-        """The configuration that the model was built from."""
+        """The configuration from which the model was built."""
         return self.model.config
 
     @property
@@ -101,8 +101,8 @@ class TokenizedModel:
 
     @property
     def target_tokenizer(self) -> Tokenizer:
-        """The tokenizer of the target. It is the same object as `tokenizer`, unless the two sides
-        have different tokenizers."""
+        """The tokenizer of the target. It is the same object as `tokenizer`, unless source and
+        target have different tokenizers."""
         return self.opened.target
 
     def engine(
@@ -112,8 +112,8 @@ class TokenizedModel:
         precision: EnginePrecision = EngineOptions.precision,
         engine_folder: str | Path | None = EngineOptions.engine_folder,
     ) -> Engine:
-        """Return the engine that runs the model. CTranslate2 is opened once, from the folder, and
-        does not see changes to `.model`."""
+        """Return the engine that runs the model. CTranslate2 opens the folder once, and does not
+        see changes to `.model`."""
         if engine == "clearhead" or not (isinstance(engine, str) and isinstance(precision, str)):
             return engine_of(model, model_folder_of(self.folder), engine, precision)
         folder = None if engine_folder is None else as_path("engine_folder", engine_folder)
@@ -146,7 +146,7 @@ class TokenizedModel:
 
 
 def as_tokenized_model(model: TokenizedModel | str | Path) -> TokenizedModel:
-    """The model that was given, or opened from where the path leads."""
+    """Return the model that was given, or open the one to which the path leads."""
     if isinstance(model, TokenizedModel):
         return model
     location = locate(model)

@@ -1,4 +1,4 @@
-"""Writes a model for other software, and compares the logits of both."""
+"""Writes a model for other software, and compares that software's logits with clearhead's."""
 
 import argparse
 from pathlib import Path

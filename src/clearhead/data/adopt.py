@@ -14,7 +14,7 @@ TOKENIZER = "tokenizer.json"
 
 
 def adopt(folder: Path, special_tokens: tuple[str, ...] = (PAD, BOS, EOS)) -> Manifest:
-    """Adds a manifest to `folder`, which has a tokenizer.json and for each split a folder of `.ds`
+    """Add a manifest to `folder`, which has a tokenizer.json and, for each split, a folder of `.ds`
     files with their indexes. The files are read in the order of their names and are not changed."""
     refuse_unusual(folder)
     tokenizer = load_tokenizer(folder / TOKENIZER, special_tokens)

@@ -26,11 +26,11 @@ class PairBatch:
     """A batch for an encoder-decoder. Rows are padded on the right."""
 
     source: Tensor
-    """Ends in <eos>."""
+    """The source; each row ends in <eos>."""
     target_input: Tensor
-    """Starts with <bos>."""
+    """The target, as input; each row starts with <bos>."""
     target_output: Tensor
-    """The target shifted by one step: it ends in <eos>."""
+    """The target, shifted by one step; each row ends in <eos>."""
     samples: SampleIds
 
 
@@ -40,7 +40,7 @@ class TokenBatch:
 
     inputs: Tensor
     targets: Tensor
-    """IGNORED at the padding of packed rows."""
+    """The next token at each position; IGNORED at the padding of packed rows."""
     documents: Tensor
     """The number of the document that each position is in, so that attention can stay inside the
     document; NO_DOCUMENT at padding."""
@@ -73,9 +73,9 @@ class ClassBatch:
     """Texts of different lengths, padded on the right, and the class of each."""
 
     inputs: Tensor
-    """Starts with <bos>, ends in <eos>."""
+    """The texts; each row starts with <bos> and ends in <eos>."""
     targets: Tensor
-    """One for each row."""
+    """The class of each row."""
     samples: SampleIds
 
 
@@ -155,7 +155,7 @@ def class_batch(
 @dataclass(frozen=True, kw_only=True)
 class Corruption:
     """BERT's corruption: of the chosen tokens, 80% become <mask>, 10% become a random token, and
-    10% stay."""
+    10% stay unchanged."""
 
     p_mask: float
     mask_id: int
@@ -183,7 +183,7 @@ class Renumbering:
     instead of copying."""
 
     def __init__(self, source: Sequence[int], target: Sequence[int]) -> None:
-        """Takes the reserved tokens of each side, in the order of their numbers."""
+        """Take the reserved tokens of each side, in the order of their numbers."""
         self.n = min(len(source), len(target))
         self.sides = [np.array(ids[: self.n], np.int64) for ids in (source, target)]
 

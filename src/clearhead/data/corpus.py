@@ -116,7 +116,7 @@ class Corpus:
 
     @property
     def labels(self) -> dict[str, int]:
-        """The number of each label: its class, or its token (classification)."""
+        """Return the number of each label: its class, or its token (classification)."""
         labels = self.manifest.data.get("labels")
         if not isinstance(labels, list) or not all(isinstance(label, str) for label in labels):
             raise DataError(
@@ -144,7 +144,7 @@ def _warn_of_window(
 
 
 def open_corpus(folder: Path) -> Corpus:
-    """Opens a prepared folder; raises if its files have changed since it was prepared."""
+    """Open a prepared folder. Raises if its files have changed since it was prepared."""
     refuse_unusual(folder)
     manifest = read_manifest(folder)
     verify(folder, manifest)

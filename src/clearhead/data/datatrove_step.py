@@ -40,7 +40,7 @@ class TokenFiles(DocumentTokenizer):
 
     @cached_property
     def tokenizer(self) -> LibraryTokenizer:  # pyright: ignore[reportIncompatibleVariableOverride]
-        """The tokenizer, set so that no text becomes a control token."""
+        """The tokenizer, configured so that no text becomes a control token."""
         library = DocumentTokenizer.tokenizer.func(self)
         library.no_truncation()
         library.no_padding()

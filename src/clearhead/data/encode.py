@@ -48,7 +48,7 @@ SomeChunk = TypeVar("SomeChunk", bound=HasTexts)
 
 
 def encode(tokenizer: Tokenizer, texts: list[str]) -> Encoded:
-    """Encode texts. Each ends with <eos>."""
+    """Encode texts. Each encoded text ends with <eos>."""
     return _ended(tokenizer, tokenizer.encode_batch(texts))
 
 
@@ -60,8 +60,9 @@ class TaughtTerms(NamedTuple):
     """The share of the pairs with terms whose source names the terms."""
 
     def annotated(self, source: Pieces, target: str) -> PiecesWithTerms:
-        """Return the pieces of a source with the terms that the target has as well, or unchanged in
-        the other pairs. The text alone decides between the two."""
+        """Return the pieces of a source. In some of the pairs, the terms that the target has as
+        well are inserted; in the other pairs, the source is unchanged. The text alone decides
+        between the two."""
         words = "".join(piece for piece in source if isinstance(piece, str))
         drawn = zlib.crc32(f"{words}\t{target}".encode(errors="replace")) / 2**32
         return source if drawn >= self.share else terms_of_both(self.glossary, source, target)
@@ -70,8 +71,8 @@ class TaughtTerms(NamedTuple):
 def encode_sides(
     tokenizers: list[Tokenizer], texts: tuple[list[str], ...], taught: TaughtTerms | None = None
 ) -> list[Encoded]:
-    """Encode each side. If the tokenizers have reserved tokens, spans that both sides of a pair
-    contain become such tokens, and the terms to teach are put between them."""
+    """Encode each side. If the tokenizers have reserved tokens, spans that source and target of a
+    pair have in common become such tokens, and the terms to teach are put between them."""
     most = min(len(tokenizer.placeholder_ids) for tokenizer in tokenizers)
     if len(tokenizers) != 2 or not (most or taught):
         return [encode(*side) for side in zip(tokenizers, texts)]

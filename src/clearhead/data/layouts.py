@@ -62,7 +62,7 @@ class BatchLayout(Protocol):
 
 
 class _Pairs:
-    """What the two layouts of labelled texts share: texts of similar length share a batch."""
+    """The common part of the layouts of pairs: pairs of similar length share a batch."""
 
     def __init__(
         self,
@@ -140,7 +140,8 @@ class JoinedLayout(_Pairs):
 
 
 class _Labelled:
-    """What the two layouts of labelled texts share: texts of similar length share a batch."""
+    """The common part of the two layouts of labelled texts: texts of similar length share a
+    batch."""
 
     def __init__(
         self, text: TokenStore, label: TokenStore, config: BatchConfig, tokenizer: Tokenizer
@@ -213,7 +214,7 @@ class StreamLayout:
 
 
 class MaskedLayout:
-    """Makes samples of a stream, in which other tokens are corrupted in every epoch."""
+    """Makes samples of a stream. Each epoch corrupts other tokens."""
 
     def __init__(self, stream: StreamLayout, corruption: Corruption) -> None:
         self.stream, self.corruption = stream, corruption

@@ -30,7 +30,7 @@ class SimilarPair:
     """The sum of log(lines / lines with the n-gram) over the different n-grams of one to three
     tokens that the pair and the text have in common."""
     texts: tuple[str, ...]
-    """The sides of the pair, each cut if it is very long."""
+    """The sides of the pair; a very long side is truncated."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -95,14 +95,14 @@ class TrainingText:
         if not store.n_tokens:
             raise DataError(f"{corpus.folder} has no training text; prepare it again")
         self.documents = ends[ends <= MOST_TOKENS]
-        """Where each one ends."""
+        """The position at which each document ends."""
         if not len(self.documents) or (len(self.sides) == 1 and len(self.documents) < len(ends)):
             self.documents = np.append(self.documents, min(MOST_TOKENS, store.n_tokens))  # is cut
         self.is_all = int(self.documents[-1]) == store.n_tokens
         self.tokens: Integers = store.read(0, int(self.documents[-1]))
         """All tokens to search, one document after the other."""
         self.ends = self._ends_of_lines() if len(self.sides) == 1 else self.documents
-        """Where each line ends."""
+        """The position at which each line ends."""
         self.n = len(self.ends)
         self.line_of = np.repeat(np.arange(self.n, dtype=np.uint32), np.diff(self.ends, prepend=0))
 
@@ -115,13 +115,13 @@ class TrainingText:
 
     @cached_property
     def lines(self) -> list[str]:
-        """The text of all lines that are searched."""
+        """Return the text of all lines that are searched."""
         bounds = pairwise([0, *self.documents.tolist()])
         texts = (self.tokenizer.decode(self.tokens[start:end]) for start, end in bounds)
         return [line for text in texts for line in text.split("\n")]
 
     def ask(self, text: str, n_nearest: int = 3) -> LearntFrom:
-        """Searches the training text for this text."""
+        """Search the training text for this text."""
         return LearntFrom(
             counts={piece: self.count(piece) for piece in pieces_of(text)},
             nearest=self.nearest(self.tokenizer.encode(text), n_nearest),

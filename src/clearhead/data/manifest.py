@@ -111,7 +111,7 @@ class Manifest:
         return by_file
 
     def write(self, folder: Path) -> None:
-        """Writes the manifest into the folder, atomically."""
+        """Write the manifest into the folder, atomically."""
         write_whole(folder / MANIFEST, to_json(_plain(self)))
 
 
@@ -281,9 +281,9 @@ def _note_of(folder: Path) -> Path:
 
 
 def _remembered(folder: Path) -> dict[str, list[Any]]:
-    """Return the records of verified files, by name. If a file changed just before it was recorded,
-    it may have changed once more within the same tick of the file system's clock, so such records
-    are not trusted."""
+    """Return the records of verified files, by name. A record is not trusted if its file changed
+    just before it was recorded: the file may have changed once more within the same tick of the
+    file system's clock."""
     remembered: dict[str, list[Any]] = {}
     for path in dict.fromkeys((folder / VERIFIED, _note_of(folder))):
         note = read_note(path)
@@ -329,7 +329,7 @@ def as_json(config: DataConfig) -> dict[str, Any]:
 
 
 def changed_settings(old: dict[str, Any], new: dict[str, Any]) -> list[str]:
-    """The differences between the prepared settings and the requested ones, in words."""
+    """Describe the differences between the prepared settings and the requested ones, in words."""
     # If a setting is newer than the folder, it had its default value then.
     defaults = {field.name: field.default for field in fields(DataConfig)}
     settings = json.loads(json.dumps(defaults)) | old
@@ -341,7 +341,7 @@ def changed_settings(old: dict[str, Any], new: dict[str, Any]) -> list[str]:
 
 
 def _with_names(data: dict[str, Any]) -> dict[str, Any]:
-    """Replace paths by the names of the files: the same text may be in another place by now."""
+    """Replace paths by the names of the files: the same text may be in another folder by now."""
     named = {split: [Path(path).name for path in data.get(split, ())] for split in SPLITS}
     file = data.get("tokenizer_file")
     return data | named | {"tokenizer_file": file and Path(file).name}

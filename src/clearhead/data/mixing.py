@@ -1,4 +1,4 @@
-"""Mixes batches of two corpora: a model learns a second text and rehearses the first one."""
+"""Mixes batches of two corpora, so that a model learns a second text and rehearses the first."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -12,7 +12,7 @@ from clearhead.errors import DataError
 
 def is_rehearsal(step: int, share: float) -> bool:
     """Tell whether this step, counted from 0, reads the first text. Such steps are evenly spread,
-    and the number of a step alone decides."""
+    and only the number of a step decides."""
     return int((step + 1) * share) > int(step * share)
 
 
@@ -42,7 +42,7 @@ class MixedLoader(Loader):
         return {**super().state(), "rehearsed": own}
 
     def load_state(self, state: dict[str, Any]) -> None:
-        """Resume from both positions. Raises if data or settings have changed."""
+        """Resume from the positions in both corpora. Raises if data or settings have changed."""
         super().load_state(state)
         own = state.get("rehearsed")
         if not isinstance(own, dict) or own.get("share") != self.share:

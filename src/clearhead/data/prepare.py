@@ -45,7 +45,7 @@ WORK_FILES = re.compile(_WORK)
 """The records of an unfinished run."""
 PARTIAL_FILES = re.compile(rf"({_WORK}|{_OUTPUT}|{_NOTES}){PARTIAL_NAME}")
 MADE_FILES = re.compile(rf"{_WORK.replace('lock|', '')}|{_OUTPUT}|{_NOTES}")
-"""The files that `--overwrite` makes again; meanwhile, the lock stays held."""
+"""The files that `--overwrite` makes again; the lock is held while it does so."""
 
 TOKENIZER = "tokenizer.json"
 PreparePlan = dict[str, Any]  # the settings and the inputs' hashes, which determine the outputs
@@ -255,8 +255,9 @@ def _describe(job: Job, inputs: InputsBySplit) -> list[dict[str, Any]]:
 
 
 def _begin(job: Job, plan: PreparePlan) -> None:
-    """Continue what an earlier command began, if it had the same settings and files. Otherwise, its
-    work is of no use and is removed: usually, the user has just corrected the settings or files."""
+    """Continue what an earlier command began, if its settings and files were the same. Otherwise,
+    remove its work, which cannot be used: usually, the user has just corrected the settings or
+    files."""
     path = job.work / "plan.json"
     if path.is_file() and read_note(path) != plan:
         _remove(job, MADE_FILES)

@@ -1,4 +1,4 @@
-"""Checks whether a recipe still names the text from which data or a run were made."""
+"""Checks whether a recipe still names the text from which the data, or a run, were made."""
 
 from collections.abc import Iterable
 from contextlib import suppress
@@ -20,7 +20,7 @@ of the files from which they were prepared."""
 
 def check_text_of_data(corpus: Corpus, config: DataConfig) -> None:
     """Raises if the recipe names another text or tokenizer than those from which the data were
-    prepared: a run would be evaluated on that text."""
+    prepared, because a run would be evaluated on that other text."""
     inputs = corpus.manifest.inputs
     if not inputs:  # token files that were made in another way
         return

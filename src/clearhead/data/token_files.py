@@ -1,5 +1,6 @@
 """Token files: flat unsigned tokens (`.ds`) beside the 64-bit ends of the documents, counted in
-tokens (`.ds.index`). Both little-endian, without a header: the layout that datatrove writes."""
+tokens (`.ds.index`). Each file is little-endian and has no header: the layout that datatrove
+writes."""
 
 import hashlib
 from bisect import bisect_right
@@ -24,7 +25,7 @@ def token_dtype(vocab_size: int) -> np.dtype[np.unsignedinteger]:
 
 
 class FileFacts(NamedTuple):
-    """The facts that the manifest records about one token file."""
+    """What the manifest records about one token file."""
 
     name: str
     token_bytes: int

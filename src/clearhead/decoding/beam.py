@@ -34,7 +34,7 @@ from clearhead.decoding.results import BeamStep, Output, StopReason, Watch
 from clearhead.errors import ConfigError
 
 MAX_SENTENCES = 32
-"""Inputs that are searched in one batch by default."""
+"""The number of inputs that are searched in one batch by default."""
 
 
 def beam_search(
@@ -173,8 +173,8 @@ class BeamSearch:
         return constrain(log_probs.flatten(0, 1), allowed).view_as(log_probs)
 
     def _less_what_was_chosen(self, sentences: list[SentenceBeam], ranked_by: Tensor) -> Tensor:
-        """Subtract `diversity` from a token for each time that earlier groups have just chosen
-        it."""
+        """Subtract `diversity` from the score of a token for each time that earlier groups have
+        just chosen the token."""
         ranked_by = ranked_by.clone()
         for row, sentence in zip(ranked_by, sentences):
             for slot in sentence.slots:

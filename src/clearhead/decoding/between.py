@@ -8,7 +8,7 @@ from clearhead.decoding.results import Output, StopReason, joint_terms
 from clearhead.localise.masking import MaskedText
 
 TranslatePieces = Callable[[Sequence[str]], Sequence[Sequence[Output]]]
-"""The translations of each piece, the best first."""
+"""Returns the translations of each piece, the best first."""
 
 
 def translate_between(

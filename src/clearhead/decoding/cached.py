@@ -15,7 +15,7 @@ from clearhead.parts.cache import Cache
 
 Ids = Sequence[int]
 GenerativeModel = CausalLM | Seq2Seq
-"""A model that gives scores for the next token."""
+"""A model that scores the next token."""
 
 
 class CachedModel:
@@ -60,8 +60,8 @@ class CachedModel:
     def step(
         self, tokens: Sequence[int], rows: Sequence[int] | None = None, real: Tensor | None = None
     ) -> Tensor:
-        """Let row i continue row rows[i] (without `rows`, itself) with tokens[i]. Rows that are not
-        named leave. Returns the scores of the next tokens (rows, vocab)."""
+        """Let row i continue row rows[i] (or itself, without `rows`) with tokens[i]. Rows that are
+        not named leave. Returns the scores of the next tokens (rows, vocab)."""
         if rows is not None:
             self.keep(rows)
         return self.read(torch.tensor(tokens, device=self._device)[:, None], real)[:, 0]

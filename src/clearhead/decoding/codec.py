@@ -29,7 +29,8 @@ class Codec:
         return text.strip() if self.ids.strip else text
 
     def stripped(self, output: Output) -> Output:
-        """Return an output without blanks at the ends of its text, if the model was trained so."""
+        """Return an output without blanks at the ends of its text, if the model was trained without
+        them."""
         return replace(output, text=self.as_in_training(output.text))
 
     @property
@@ -106,8 +107,8 @@ class Codec:
         return [[*first, *ids] for ids in self.target.encode_batch(list(texts))]
 
     def start_ids(self, start: Start) -> list[int]:
-        """Return the start token as a list, which is empty for none. Raises if the model has no
-        such token."""
+        """Return the start token as a list, which is empty if there is none. Raises if the model
+        has no such token."""
         own = self.ids.prompt_start
         choices = {"auto": own, "none": None, "bos": self.ids.bos, "eos": self.ids.eos}
         if not isinstance(start, str) or start not in choices:
@@ -130,8 +131,8 @@ class Codec:
 
     def longest_source(self, longest: int) -> int:
         """Return the highest number of source tokens that a model with `longest` positions can
-        translate. A decoder has source and target in one row, and keeps at least a quarter of it
-        for the target."""
+        translate. A decoder has source and target in one row, and keeps at least a quarter of that
+        row for the target."""
         return longest if self.ids.target_start is None else longest * 3 // 4
 
     def fit_source(

@@ -1,4 +1,4 @@
-"""Constraints on the tokens that may come next."""
+"""Constrains the tokens that may come next."""
 
 from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
@@ -12,7 +12,7 @@ from clearhead.text.tokenizer import Tokenizer
 
 @dataclass(frozen=True)
 class AllBut:
-    """Every token except these."""
+    """Every token except the given ones."""
 
     barred: frozenset[int]
 
@@ -33,12 +33,12 @@ def constraint_of(constraints: Constraints, number: int) -> Constraint | None:
 
 
 def allows_nothing(allowed: NextTokens) -> bool:
-    """Tell whether a text ends here."""
+    """Tell whether no token is allowed, so that a text ends here."""
     return isinstance(allowed, Collection) and not allowed
 
 
 def one_of(texts: Iterable[Sequence[int]], eos_id: int | None) -> Constraint:
-    """Allow only these texts, given as tokens, each followed by the end."""
+    """Allow only these texts, given as tokens. Each is followed by the end token."""
     ends: dict[tuple[int, ...], set[int]] = {}
     for text in texts:
         whole = [*text] if eos_id is None else [*text, eos_id]
@@ -52,8 +52,8 @@ def one_of(texts: Iterable[Sequence[int]], eos_id: int | None) -> Constraint:
 def one_of_strings(
     strings: Iterable[str], tokenizer: Tokenizer, max_new: int | None = None
 ) -> Constraint:
-    """Allow only these strings, in the tokenizer's spelling, and whole: each must fit into
-    `max_new` tokens."""
+    """Allow only these strings, tokenized as the tokenizer encodes them, and never only a part of
+    one: each must fit into `max_new` tokens."""
     spelt = {text: tokenizer.encode(text) for text in strings}
     for text, tokens in spelt.items():
         if max_new is not None and len(tokens) > max_new:

@@ -20,7 +20,7 @@ class EncodedPrompt(NamedTuple):
 
     prompt: SeededPrompt
     n_cut: int
-    """Tokens at the front of the text that the model is not given."""
+    """The number of tokens at the front of the text that the model does not read."""
 
 
 def encode_prompts(
@@ -74,7 +74,7 @@ def generate_texts(
 def stream_prompts(
     model: CausalLM, codec: Codec, prompts: Sequence[SeededPrompt], config: GenerateConfig
 ) -> Iterator[StreamedPiece]:
-    """Yield the texts that `generate_texts` returns, side by side and piece by piece. No prompt may
+    """Yield the texts that `generate_texts` returns, in parallel and piece by piece. No prompt may
     be empty."""
     return stream_texts(
         model,

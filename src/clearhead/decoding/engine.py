@@ -38,7 +38,7 @@ from clearhead.interop.folders import read_json, regular_file
 from clearhead.interop.model_folder import read_description
 
 TOKENS_TOGETHER = 2048
-"""Source tokens that CTranslate2 runs side by side."""
+"""The number of source tokens that CTranslate2 processes together."""
 _log = logging.getLogger("clearhead")
 
 
@@ -74,12 +74,12 @@ class CTranslate2Engine:
 
     @property
     def is_constrained(self) -> bool:
-        """Always false: CTranslate2 has no constraints."""
+        """Return False: CTranslate2 has no constraints."""
         return False
 
     @property
     def constrained(self) -> Engine:
-        """The model itself, which is read if something has to be decoded again."""
+        """The model itself, which is read if a text has to be decoded again."""
         return self._own_engine()
 
     def _read_own(self) -> Engine:
@@ -194,8 +194,8 @@ class CTranslate2Engine:
         return Output(tokens=tokens, log_probs=[], score=score, stop=stop)
 
     def _open(self, kind: Literal["Translator", "Generator"], *, one: bool) -> Any:
-        """Open the engine. If there is one text, the threads share the work on it; if there are
-        many, each thread takes its own."""
+        """Open the engine. For a single text, the threads share the work on it; for several texts,
+        each thread takes its own."""
         import ctranslate2
 
         threads = torch.get_num_threads()
@@ -239,7 +239,7 @@ def engine_folder(model_folder: Path, folder: Path | None = None) -> Path:
 
 def model_hash(model_folder: Path) -> str:
     """Return a hash of the weights, the configuration, the tokenizers and the versions in use. A
-    calibration is left out, since no engine reads it."""
+    calibration is not part of it, since no engine reads one."""
     hashed = hashlib.sha256()
     for package in ("clearhead", "ctranslate2"):
         hashed.update(f"{package} {version(package)}\n".encode())
@@ -255,13 +255,13 @@ def model_hash(model_folder: Path) -> str:
 
 
 def _is_one(texts: Sequence[object]) -> bool:
-    """Tell whether threads have to share the work on one text. A single thread has nothing to
-    share."""
+    """Tell whether threads have to share the work on one text. With a single thread, they do
+    not."""
     return len(texts) == 1 and torch.get_num_threads() > 1
 
 
 def _nothing(ends: DecodeConfig) -> Output:
-    """Return the output if there is no space for a token."""
+    """Return an empty output, for a text without space for a token."""
     stop: StopReason = "length" if ends.max_new == 0 else "window"
     return Output(tokens=[], log_probs=[], score=0.0, stop=stop)
 

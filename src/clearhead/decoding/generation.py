@@ -1,5 +1,5 @@
-"""Generates one token after another, for many texts at once. Greedy decoding and sampling both use
-this.
+"""Generates one token after another, for many texts at once. Greedy decoding and sampling use this
+module.
 
 Texts that have ended leave the batch, and new ones join it, so that a long text does not delay
 others. A text's tokens do not depend on the rest of the batch."""
@@ -27,7 +27,7 @@ from clearhead.decoding.ranking import argmax
 from clearhead.decoding.results import Output, StopReason
 
 MAX_ROWS = 64
-"""Texts that are decoded in one batch by default."""
+"""The number of texts that are decoded in one batch by default."""
 
 
 @dataclass(slots=True)
@@ -39,11 +39,11 @@ class RunningText:
     allowed: NextTokens = None
     stop: StopReason | None = None
     forgotten: int = 0
-    """Tokens at the front that have slid out of the window."""
+    """The number of tokens at the front that have slid out of the window."""
 
     @property
     def tokens(self) -> list[int]:
-        """Prompt and new tokens."""
+        """The prompt and the new tokens."""
         return self.input.prompt + self.new
 
 
@@ -57,7 +57,7 @@ class NewToken(NamedTuple):
 
 
 Choose = Callable[[Tensor, Sequence[RunningText]], Sequence[int]]
-"""Chooses the next token of each text from its scores (texts, vocab)."""
+"""A function that chooses the next token of each text from its scores (texts, vocab)."""
 
 
 def greedy(
@@ -68,8 +68,8 @@ def greedy(
     constraint: Constraints = None,
     max_rows: int = MAX_ROWS,
 ) -> list[Output]:
-    """Choose the likeliest token at each step; of equally likely tokens, the one with the lowest
-    id."""
+    """Choose the likeliest token at each step; if several tokens are equally likely, choose the one
+    with the lowest id."""
     return collect(
         decode_tokens(
             model,

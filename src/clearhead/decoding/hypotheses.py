@@ -32,7 +32,7 @@ class Hypothesis(NamedTuple):
 
 
 EndOf = Callable[["Hypothesis", int], StopReason | None]
-"""Why a hypothesis of this many tokens ends; None: it continues."""
+"""A function that tells why a hypothesis of this many tokens ends; None: it continues."""
 
 
 @dataclass(slots=True)
@@ -100,13 +100,13 @@ class SentenceBeam:
         self.parents += [ranked[0].slot] * n_empty
 
     def is_settled(self, beam: BeamConfig) -> bool:
-        """No unfinished hypothesis can still be among the n best, or the beam's patience is over.
+        """Tell whether no unfinished hypothesis can still be among the n best, or the beam's
+        patience is over.
 
         Proof: a text that comes of a hypothesis with log-probability t ≤ 0 has a log-probability of
         at most t, since every further token adds log p, which is at most 0, and a length of at most
-        `max_tokens`. The normaliser does not fall with the length, so that its score is at most
-        t / normaliser(max_tokens). Where the n-th best finished score is no less, nothing displaces
-        it.
+        `max_tokens`. The normaliser does not fall with the length, so that its score is at most t /
+        normaliser(max_tokens). Where the n-th best finished score is no less, nothing displaces it.
         """
         best = max(self.totals())
         if best == -inf:

@@ -1,4 +1,4 @@
-"""The inputs of a strategy, checked before any tensor is made."""
+"""Checks the inputs of a strategy before any tensor is made."""
 
 from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
@@ -10,7 +10,8 @@ from clearhead.decoding.cached import Ids
 from clearhead.errors import ConfigError, InputError
 
 TokenRows = Sequence[Ids] | Tensor
-"""Prompts, or sources, of any lengths. A tensor's padding is dropped: a model does not see it."""
+"""Prompts, or sources, of any lengths. The padding of a tensor is removed, so a model does not see
+it."""
 
 
 class DecodeInput(NamedTuple):
@@ -111,5 +112,5 @@ def check_prompt_fits(n_given: int, config: DecodeConfig, model: ModelConfig) ->
 
 
 def name_of(names: Sequence[str] | None, index: int) -> str:
-    """The name of the text at this place in messages."""
+    """Return the name that messages use for the text at this place."""
     return f"text {index + 1}" if names is None else names[index]

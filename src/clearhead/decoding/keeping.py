@@ -47,7 +47,7 @@ class Keeping:
         max_new: int,
         runs: Sequence[Sequence[int]] = (),
     ) -> None:
-        """Without a text, the model has no reserved tokens for spans."""
+        """Prepare the constraint. Without a text, the model has no reserved tokens for spans."""
         assert can_keep(text, tokenizer, max_new, runs)
         self.text, self.max_new, self.runs = text, max_new, [tuple(run) for run in runs]
         self.reserved, self.eos_id = tokenizer.placeholder_ids, tokenizer.eos_id
@@ -76,7 +76,7 @@ class Keeping:
         return self._after(new).n_needed
 
     def _after(self, new: Sequence[int]) -> "_Progress":
-        """Return which spans and runs these tokens have, and which they lack."""
+        """Return which spans and runs are in these tokens, and which are missing."""
         state = _Progress(set(self.runs), 0 if self.text is None else len(self.text.spans))
         state.is_full = bool(state.n_missing) and self.max_new <= state.n_needed
         for length, token in enumerate(new, 1):
@@ -102,14 +102,14 @@ class _Progress:
     """The progress of a translation."""
 
     missing: set[tuple[int, ...]]
-    """Runs."""
+    """The missing runs."""
     n_spans: int
     used: list[int] = field(default_factory=list)
-    """Spans."""
+    """The spans that the translation already has."""
     is_full: bool = False
-    """All the space that is left is needed."""
+    """True if all the space that is left is needed."""
     begun: tuple[int, ...] = ()
-    """The beginning of a run that is missing, since then."""
+    """The beginning of a missing run with which the translation now ends."""
 
     @property
     def n_missing(self) -> int:
@@ -126,7 +126,7 @@ class _Progress:
 
 def next_spans(text: MaskedText, used: Sequence[int]) -> list[int]:
     """Return the spans that may follow those: each span once, with tags nested and unnumbered
-    arguments in their order. While a span is missing, at least one may follow."""
+    arguments in their order. While a span is missing, at least one span may follow."""
     closing = {closer: opener for opener, closer in text.tags.items()}
     opened: list[int] = []
     for number in used:
@@ -145,8 +145,8 @@ def next_spans(text: MaskedText, used: Sequence[int]) -> list[int]:
 
 
 def keeps_spans(text: MaskedText, tokenizer: Tokenizer, tokens: Sequence[int]) -> bool:
-    """Tell whether the tokens of a translation have each span once, in a permitted place. This is
-    for engines that take no constraint."""
+    """Tell whether the tokens of a translation contain each span once, in a permitted place. This
+    check is for engines that take no constraint."""
     numbers = {index: number for number, index in enumerate(tokenizer.placeholder_ids)}
     used = [numbers[token] for token in tokens if token in numbers]
     return len(used) == len(text.spans) and all(

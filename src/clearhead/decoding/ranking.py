@@ -1,4 +1,5 @@
-"""Finds the largest of many scores exactly: of equal scores, the one with the lowest index."""
+"""Finds the largest of many scores exactly. If scores are equal, the lowest index counts as the
+largest."""
 
 from typing import NamedTuple
 
@@ -13,7 +14,7 @@ class Candidate(NamedTuple):
 
     value: float
     """The value by which the candidate is ranked: the log-probability of the whole text, minus the
-    penalty of diversity; -inf: the candidate cannot be chosen."""
+    penalty of diversity; -inf if the candidate cannot be chosen."""
     slot: int
     """The place of the hypothesis in its beam."""
     token: int

@@ -10,7 +10,7 @@ from clearhead.interop.calibration import Calibration
 
 def mean_log_prob(output: Output, beam: BeamConfig) -> float:
     """Return the mean log-probability of a token. If an engine gives no log-probabilities of
-    tokens, its score is used, which the beam has already divided."""
+    tokens, use the output's score, which the beam has already divided by the length penalty."""
     n_tokens = max(1, len(output.tokens))
     total = output.log_prob or output.score * beam.normaliser(len(output.tokens))
     return total / n_tokens
@@ -27,8 +27,8 @@ def rated(output: Output, calibration: Calibration, beam: BeamConfig) -> Output:
 
 
 def joint_confidence(parts: Sequence[Output]) -> float | None:
-    """Return the confidence of a text that consists of these parts: their mean, weighted by tokens.
-    None: a part has no confidence, or there is no part."""
+    """Return the confidence of a text that consists of these parts: the mean of their confidences,
+    weighted by tokens. None: a part has no confidence, or there is no part."""
     n_tokens = sum(len(part.tokens) for part in parts)
     if not n_tokens:
         return None

@@ -1,4 +1,4 @@
-"""The results of all strategies. `attention_of` gives the attention of a result."""
+"""Defines the results of all strategies. `attention_of` gives the attention of a result."""
 
 import warnings
 from collections.abc import Callable, Sequence
@@ -13,7 +13,7 @@ from clearhead.text.visible import label_of
 
 StopReason = Literal["end", "length", "window", "constraint"]
 """Why decoding stopped: the end token was chosen; `max_new` was reached; the model's window was
-full; the constraint allowed nothing more."""
+full; the constraint allowed no further token."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -21,7 +21,7 @@ class Output:
     """The output of a model: tokens, and their text if a tokenizer has decoded them."""
 
     tokens: list[int]
-    """The new tokens only, the end included where it was chosen."""
+    """The new tokens only, including the end token if it was chosen."""
     log_probs: list[float]
     """The model's log-probability of each token, before temperature, top-k and top-p, penalties and
     constraints."""
@@ -30,7 +30,7 @@ class Output:
     penalty."""
     stop: StopReason
     text: str = ""
-    """What the tokens say, where a tokenizer has decoded them."""
+    """The text of the tokens, if a tokenizer has decoded them."""
     tokenizer: Tokenizer | None = field(default=None, repr=False, compare=False)
     confidence: float | None = None
     """The mean chrF++, from 0 to 1, of translations of held-out text with such scores; None: the
@@ -74,9 +74,9 @@ class AnsweredText(NamedTuple):
     """The outputs for one text. There are none if the text was empty."""
 
     tokens_read: list[int]
-    """The tokens that the model was given."""
+    """The tokens that the model read."""
     n_cut: int
-    """Tokens of the text that the model was not given."""
+    """The number of tokens of the text that the model did not read."""
     outputs: list[Output]
     again: bool = False
     """True if clearhead has decoded the text again, because the translation of another engine had
@@ -114,7 +114,7 @@ class Branch(NamedTuple):
     """One ranked continuation of a beam's step, and whether it was kept."""
 
     parent: int
-    """The slot of the hypothesis that it continues."""
+    """The slot of the hypothesis that the branch continues."""
     token: int
     log_prob: float
     """The log-probability of the token."""
@@ -122,7 +122,7 @@ class Branch(NamedTuple):
     """The log-probability of the whole text so far."""
     fate: Literal["kept", "finished", "dropped"]
     slot: int | None
-    """Where a kept hypothesis stands in the next step."""
+    """The slot of a kept hypothesis in the next step; None: the branch was not kept."""
 
 
 class BeamStep(NamedTuple):
@@ -131,7 +131,7 @@ class BeamStep(NamedTuple):
     number: int
     """The number of the input."""
     length: int
-    """Tokens of each continuation."""
+    """The number of tokens of each continuation."""
     branches: list[Branch]
 
 

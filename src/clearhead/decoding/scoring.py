@@ -16,7 +16,7 @@ from clearhead.models.inputs import RealGiven
 from clearhead.parts.recorder import Recorder
 
 MAX_TOKENS = 4096
-"""Tokens of a batch, padding included."""
+"""The highest number of tokens of a batch, including padding."""
 
 
 def score(

@@ -47,11 +47,11 @@ def language_pair(text: str) -> LanguagePair:
 
 @dataclass(frozen=True)
 class SplitText:
-    """A text that is cut into sentences, with the text between them."""
+    """A text that is split into sentences, with the text between them."""
 
     sentences: list[str]
     between: list[str]
-    """The text before the first sentence, between each two, and after the last."""
+    """The text before the first sentence, between each two sentences, and after the last."""
 
     def joined(self, translated: Sequence[str], joint: str) -> str:
         """Join the translated sentences in the form of the text, with its line ends and the blanks
@@ -65,12 +65,12 @@ class SplitText:
 
 
 Fits = Callable[[str], bool]
-"""True if a model can read a sentence as it is."""
+"""A function that tells whether a model can read a sentence as it is."""
 
 
 def split_text(text: str, language: str, fits: Fits, *, strip: bool = True) -> SplitText:
     """Split a text in this language into sentences. Lines are never joined. A sentence that does
-    not fit is cut at a mark or a blank near its middle, or anywhere if it has none. Without
+    not fit is split at a mark or a blank near its middle, or anywhere if it has none. Without
     `strip`, the blanks at the ends of a line belong to its first and its last sentence."""
     sentences: list[str] = []
     between = [""]
@@ -102,7 +102,7 @@ def split_text(text: str, language: str, fits: Fits, *, strip: bool = True) -> S
 
 
 def _sentences(line: str, language: str) -> list[str]:
-    """Split a line into sentences. Joined, they are the line."""
+    """Split a line into sentences, which together are the line."""
     from sentencex import segment  # pyright: ignore[reportAttributeAccessIssue] (compiled)
 
     sentences: list[str] = []
@@ -126,8 +126,8 @@ def _sentences(line: str, language: str) -> list[str]:
 
 
 def _pieces(sentence: str, fits: Fits) -> list[str]:
-    """Cut a sentence into pieces. Joined, they are the sentence. Cutting in two again and again
-    keeps the work small."""
+    """Split a sentence into pieces that together are the sentence. Repeated splitting in two keeps
+    the work small."""
     waiting, pieces = [sentence], []
     while waiting:
         part = waiting.pop()
@@ -140,8 +140,8 @@ def _pieces(sentence: str, fits: Fits) -> list[str]:
 
 
 def _cut(part: str) -> int:
-    """Return the place to cut that is nearest to the middle, but not in the outer quarters, where a
-    piece would be short."""
+    """Return the place for a split that is nearest to the middle, but not in the outer quarters,
+    where a piece would be short."""
     middle, reach = len(part) // 2, len(part) // 4
     for pattern in _CUTS:
         ends = [m.end() for m in pattern.finditer(part, middle - reach, middle + reach)]

@@ -37,14 +37,14 @@ class EncodedSource(NamedTuple):
     """A text in the form in which the encoder reads it."""
 
     tokens: list[int]
-    """The tokens of the text; none if it is empty or left out."""
+    """The tokens of the text; none if the text is empty or left out."""
     n_cut: int
-    """Tokens of the text that the model is not given."""
+    """The number of tokens of the text that the model does not read."""
     masked: MaskedText = NOTHING
     """The text with numbers for its spans, if the model has reserved tokens for them."""
     glossary: Glossary | None = None
     terms: tuple[Term, ...] = ()
-    """The terms of the glossary that the text has."""
+    """The terms of the glossary that occur in the text."""
 
 
 def encode_sources(

@@ -36,7 +36,7 @@ def speculative(
     max_rows: int = MAX_ROWS,
 ) -> list[Output]:
     """Draw as `sample` does (other texts, but from the same distribution), while `draft` runs
-    `n_ahead` tokens ahead. `config.window` belongs to the model with the shorter `max_length`."""
+    `n_ahead` tokens ahead. `config.window` applies to the model with the shorter `max_length`."""
     check_at_least("max_rows", max_rows, 1)
     if n_ahead < 1:
         raise InputError(f"n_ahead={n_ahead} leaves nothing to check; use at least 1")

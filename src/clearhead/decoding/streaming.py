@@ -20,9 +20,9 @@ HALF = "\ufffd"  # what a decoder puts where a character is not complete
 class TextStream:
     """Takes tokens and returns text, never half a character.
 
-    A token of a byte-level vocabulary may hold part of a character: it is held until the rest has
-    arrived. The pieces, and what `rest` returns at the end, make `tokenizer.decode` of all tokens
-    `behind` those of a prompt.
+    A token of a byte-level vocabulary may hold part of a character: it is held back until the rest
+    has arrived. The pieces, and what `rest` returns at the end, make `tokenizer.decode` of all
+    tokens `behind` those of a prompt.
     """
 
     def __init__(self, tokenizer: Tokenizer, behind: Sequence[int] = ()) -> None:
@@ -48,7 +48,7 @@ class TextStream:
         return "" if text.endswith(HALF) else self._new_part(text)
 
     def rest(self) -> str:
-        """Return the rest of the text at the end. Bytes that form no character are shown as
+        """Return the rest of the text, at the end. Bytes that form no character are shown as
         U+FFFD."""
         if self.decoder is not None:
             return self.decoder.decode(b"", final=True)
@@ -65,7 +65,7 @@ class StreamedPiece(NamedTuple):
     number: int
     text: str
     n_tokens: int
-    """New tokens of this prompt so far."""
+    """The number of new tokens of this prompt so far."""
     stop: StopReason | None
 
 

@@ -20,7 +20,7 @@ MAX_ROUNDS = 8
 """The highest number of terms in a translation for which places are tried; a constraint alone
 places the others."""
 DecodeRows = Callable[[Sequence[list[int]], Sequence[Constraint]], Sequence[Output]]
-"""A translation of each source under its constraint."""
+"""A function that returns a translation of each source under its constraint."""
 
 
 @dataclass
@@ -32,14 +32,14 @@ class TermSearch:
     masked: MaskedText | None
     """The source with numbers for its spans, if the model has reserved tokens for them."""
     space: int
-    """Tokens that a translation can have."""
+    """The highest number of tokens that a translation can have."""
     best: Output
     """The best output so far."""
     finish: Callable[[Output], Output | None]
-    """The output with its text; None if it may not be used."""
+    """Returns the output with its text; None if the output may not be used."""
     tried: list[Term] = field(default_factory=list)
     required: list[Term] = field(default_factory=list)
-    """The terms that the constraint requires; there is no space for the others."""
+    """The terms that the constraint requires; there is no space for any others."""
 
     def missing(self) -> list[Term]:
         """Return terms that the best translation lacks and that have not been tried."""
@@ -50,7 +50,7 @@ class TermSearch:
         ]
 
     def consider(self, output: Output) -> None:
-        """Keep the output with the most terms; of outputs with equally many, the one with the
+        """Keep the output with the most terms; if several have equally many, keep the one with the
         highest score."""
         finished = self.finish(output)
         if finished is not None:
@@ -120,7 +120,8 @@ def _next_places(search: TermSearch, tokenizer: Tokenizer) -> list[Constraint]:
 
 @dataclass(frozen=True)
 class _Beginning:
-    """Requires these tokens first, and then what a constraint allows after them."""
+    """A constraint that requires these tokens first, and then what another constraint allows after
+    them."""
 
     tokens: list[int]
     then: Constraint

@@ -36,7 +36,7 @@ Outputs = list[list[Output]]
 
 
 class SeededPrompt(NamedTuple):
-    """A prompt, with the seed of its own random numbers."""
+    """A prompt with the seed of its own random numbers."""
 
     tokens: list[int]
     seed: int
@@ -97,7 +97,7 @@ class OwnEngine:
 
     @property
     def is_constrained(self) -> bool:
-        """Always true: this engine applies constraints."""
+        """Return True: this engine applies constraints."""
         return True
 
     @property

@@ -24,7 +24,7 @@ longest sequence."""
 
 @dataclass(frozen=True, kw_only=True)
 class Certificate:
-    """The comparison of two models, and its result (`parity.json`)."""
+    """The result of comparing two models (`parity.json`)."""
 
     family: str
     architecture: str
@@ -33,15 +33,15 @@ class Certificate:
     """The libraries that computed the reference."""
     measured: str = "logit"
     unchecked: str | None = None
-    """Why nothing was compared; None: it was."""
+    """The reason why nothing was compared; None: the models were compared."""
     largest_difference: float | None = None
     limit: float = 1e-4
     n_tokens: int = 0
     compared: tuple[str, ...] = ()
     faults: tuple[str, ...] = ()
-    """What else is wrong: tensors that were missed or not expected, other ids of the same text."""
+    """Other faults: tensors that were missed or not expected, or texts with other ids."""
     rounding: float | None = None
-    """How far rounding the weights has moved the logits, as a share of their spread (root mean
+    """How much rounding the weights has changed the logits, as a share of their spread (root mean
     squares); None: nothing was rounded."""
 
     @property
@@ -101,8 +101,8 @@ class Certificate:
 
 
 def refuse_overflow(folder: Path, numbers: Tensor, what: str) -> None:
-    """Raises if some numbers are NaN or infinite. Even if the weights are finite, their results may
-    not be finite in the folder's own number format, whatever fp64 gives."""
+    """Raises if some numbers are NaN or infinite. Even finite weights may give results that are not
+    finite in the folder's own number format, although they are finite in fp64."""
     if not numbers.isfinite().all():
         raise ModelError(
             f"the model in {folder} computes {what} that are NaN or infinite, so a comparison "

@@ -26,7 +26,7 @@ from clearhead.interop.model_folder import shapes_of
 from clearhead.parts.positions import sinusoid
 
 NEVER = -3e4
-"""The score of a token that only fills up a vocabulary; half precision holds it, too."""
+"""The score of a token that only fills a vocabulary up; half precision can represent it, too."""
 
 
 class Equivalent:
@@ -43,7 +43,7 @@ class Equivalent:
         self._read = read
 
     def read(self, name: str) -> Tensor:
-        """Return one tensor of `form`, computed now."""
+        """Compute and return one tensor of `form`."""
         tensor = self._scaled(name, self._found_or_made(name))
         if self.config.position_pairs != self.form.position_pairs:
             tensor = self._reordered(name, tensor)
@@ -54,8 +54,8 @@ class Equivalent:
         return tensor
 
     def exact_dtype(self, dtype: torch.dtype) -> torch.dtype:
-        """Return the dtype that holds all tensors of `form` without rounding. There, the embedding
-        contains √d_model, and half precision multiplies exactly only by powers of two."""
+        """Return the dtype that holds all tensors of `form` without rounding. The embedding of
+        `form` contains √d_model, and half precision multiplies exactly only by powers of two."""
         rescaled = self.config.embedding_scale != self.form.embedding_scale
         exact = math.log2(self.config.d_model) % 2 == 0
         return torch.float32 if rescaled and dtype.itemsize < 4 and not exact else dtype

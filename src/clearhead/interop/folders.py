@@ -12,10 +12,11 @@ from clearhead.errors import FolderError
 from clearhead.files import folder_beside, refuse_link, sync
 
 MAX_JSON_BYTES = 64 * 2**20
-"""The largest JSON file that is read, far above any real shard index; a tokenizer.json of a million
-tokens fits."""
+"""The largest size of a JSON file that is read, far above any real shard index; a tokenizer.json of
+a million tokens fits."""
 MAX_CONFIG_BYTES = 4 * 2**20
-"""The largest config.json, file of labels and the like: the names of 20,000 classes fit."""
+"""The largest size of a config.json, a file of labels and similar files: the names of 20,000
+classes fit."""
 
 
 def regular_file(folder: Path, name: str) -> Path:
@@ -80,9 +81,9 @@ def write_json(folder: Path, name: str, value: dict[str, Any]) -> None:
 
 @contextmanager
 def whole_or_absent(folder: Path) -> Iterator[Path]:
-    """Make a folder to write into. It gets its name only if the block ends without an error and all
-    of it is on the disk. After an error, nothing is left; after a kill, at most a hidden folder
-    beside it, which the next start removes."""
+    """Make a folder to write into. The folder gets its name only if the block ends without an error
+    and everything in it is on the disk. After an error, nothing is left; if the process is killed,
+    at most a hidden folder beside it is left, which the next start removes."""
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
         raise FolderError(f"{folder} already exists; name a new folder, or remove it first")
     if folder.name in ("", ".."):

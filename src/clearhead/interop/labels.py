@@ -1,6 +1,6 @@
-"""The labels of a classifier. A classifier with a head has them in its `config.json`. One that was
-trained to predict a token in place of the mask has `labels.json` in its model folder, because the
-tokenizer alone does not say which of its words are the labels."""
+"""Handles the labels of a classifier. A classifier with a head has them in its `config.json`. A
+classifier that was trained to predict a token in place of the mask has `labels.json` in its model
+folder, because the tokenizer alone does not say which of its words are the labels."""
 
 from dataclasses import dataclass
 from pathlib import Path

@@ -34,13 +34,13 @@ from clearhead.text.tokenizer import Tokenizer
 CONFIG = "config.json"
 FORMAT = "clearhead model 1"
 OF_FEW_MODELS = frozenset({"prompt_start", "strip", "labels"})
-"""Fields that a folder has only where they differ from the default."""
+"""Fields that a folder contains only if they differ from the default."""
 MIN_TENSORS_OF_A_LAYER = 4
-"""The number of tensors in a layer, fewer than any family has: fused queries, keys and values;
-output; the two of a feed-forward network."""
+"""The lowest number of tensors in a layer, lower than in any family: fused queries, keys and
+values; output; the two of a feed-forward network."""
 MAX_TABLE = 2**27
-"""The highest number of values in a table that is computed and not stored: a few hundred times the
-largest in use."""
+"""The highest number of values in a table that is computed and not stored: a few hundred times that
+of the largest table in use."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -195,9 +195,9 @@ def refuse_own_parts(folder: Path, description: Description, software: str) -> N
 
 
 def check_plausible(config: ModelConfig, tensors: TensorFiles) -> None:
-    """Raises for sizes that no model has, before anything is built: even an empty model with a
-    billion layers fills the memory. Empty tensors do not count, since they cost their sender
-    nothing."""
+    """Raises if the sizes are larger than in any model, before anything is built: even an empty
+    model with a billion layers fills the memory. Empty tensors do not count, since a sender can add
+    them at no cost."""
     n_tensors = sum(0 not in shape for shape in tensors.shapes.values())
     for name in ("n_layers", "decoder_layers"):
         if getattr(config, name) * MIN_TENSORS_OF_A_LAYER > n_tensors:
@@ -213,8 +213,8 @@ def check_plausible(config: ModelConfig, tensors: TensorFiles) -> None:
 
 
 def shapes_of(config: ModelConfig, own_parts: OwnParts = NONE) -> dict[str, tuple[int, ...]]:
-    """Return the tensors that a model of this configuration has, by name. This uses no memory for
-    them."""
+    """Return the shapes of the tensors that a model of this configuration has, by name. No memory
+    is allocated for the tensors."""
     try:
         model = build_model(config, device="meta", own_parts=own_parts)
     except (RuntimeError, OverflowError, TypeError) as error:

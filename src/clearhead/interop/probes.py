@@ -1,5 +1,5 @@
-"""The tokens on which two models are compared: random tokens, and edge cases in which ports go
-wrong."""
+"""Draws the tokens on which two models are compared: random tokens, and edge cases in which ports
+often fail."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -15,11 +15,11 @@ from clearhead.parts import masks
 
 @dataclass(frozen=True, kw_only=True)
 class Probe:
-    """One batch for both models, in the form that each takes."""
+    """One batch for clearhead and for other software, in the form that each needs."""
 
     name: str
     n_tokens: int
-    """The tokens of the vocabulary that the logits are over."""
+    """The number of tokens of the vocabulary that the logits score."""
     tokens: Tensor
     real: Tensor
     source: Tensor | None = None

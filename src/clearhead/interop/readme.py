@@ -13,11 +13,11 @@ README = "README.md"
 Library = Literal["huggingface", "ctranslate2", "onnx"]
 
 JOINED = "decoder on pairs"
-"""The name, besides those of the families, for a decoder that reads a line and generates its
+"""The name, besides those of the families, of a decoder that reads a line and generates its
 translation after it."""
 
 CLASSIFIER = "classifier"
-"""The name for an encoder with a head for labels."""
+"""The name of an encoder with a head for labels."""
 
 _WHAT = {
     "encoder-decoder": "translates a text into another",

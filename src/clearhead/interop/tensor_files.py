@@ -35,8 +35,8 @@ DTYPES = {
     "F16": torch.float16,
     "BF16": torch.bfloat16,
 }
-"""What weights are made of. Integers and 8-bit floats would be quantised weights, which mean
-nothing without their scales."""
+"""The dtypes of weights. Integers and 8-bit floats would be quantised weights, which mean nothing
+without their scales."""
 
 
 class TensorFiles:
@@ -77,7 +77,7 @@ class TensorFiles:
         return tensor
 
     def dtype(self, names: Iterable[str]) -> torch.dtype:
-        """The one dtype of these tensors."""
+        """Return the one dtype of these tensors."""
         dtypes = {self._dtypes[name] for name in names}
         if len(dtypes) != 1 or not dtypes <= DTYPES.keys():
             raise FolderError(
@@ -110,7 +110,7 @@ class TensorFiles:
 
 
 def _shard_index(folder: Path) -> dict[str, str]:
-    """Return the file of each tensor; empty if one file holds all."""
+    """Return the file of each tensor; empty if one file holds all tensors."""
     if has_file(folder, WHOLE):
         return {}
     if not has_file(folder, INDEX):

@@ -15,7 +15,7 @@ from clearhead.text.tokenizer import library_tokenizer, panics_are_errors
 
 TOKENIZER = "tokenizer.json"
 SOURCE, TARGET = "tokenizer.source.json", "tokenizer.target.json"
-"""The files instead, where each side has its own vocabulary."""
+"""The files that replace it if source and target have separate vocabularies."""
 
 
 def has_tokenizer(folder: Path) -> bool:
@@ -38,9 +38,9 @@ def open_tokenizer(folder: Path, name: str = TOKENIZER) -> Tokenizer:
 
 
 def copy_tokenizer(source: Path, target: Path, config: ModelConfig) -> None:
-    """Copy the tokenizer files if the model has all their tokens. The copies are equal byte for
-    byte, except that the settings for padding and cutting, which no tokenizer does here, are
-    removed."""
+    """Copy the tokenizer files if the model has all their tokens. The copies are byte-identical,
+    except that the settings for padding and truncation are removed: no tokenizer in clearhead pads
+    or truncates."""
     sizes = {TOKENIZER: config.vocab_size, SOURCE: config.vocab_size}
     for name, size in {**sizes, TARGET: config.output_vocab_size}.items():
         if not has_file(source, name):
@@ -62,7 +62,7 @@ def copy_tokenizer(source: Path, target: Path, config: ModelConfig) -> None:
 
 def added_by_itself(tokenizer: Tokenizer) -> tuple[list[int], list[int]]:
     """Return the ids that a tokenizer adds before and after every text in other software. clearhead
-    adds start and end tokens by the model's task instead."""
+    adds start and end tokens according to the model's task instead."""
     for text in _short_texts(tokenizer):
         try:
             with panics_are_errors():
@@ -80,7 +80,7 @@ def added_by_itself(tokenizer: Tokenizer) -> tuple[list[int], list[int]]:
 
 
 def _short_texts(tokenizer: Tokenizer) -> Iterator[str]:
-    """Yield a letter that most tokenizers know, and for other tokenizers tokens of their own."""
+    """Yield a letter that most tokenizers know; for other tokenizers, yield tokens of their own."""
     yield "a"
     for index in islice(tokenizer.get_vocab(with_added_tokens=False).values(), 100):
         yield tokenizer.decode([index])

@@ -49,7 +49,7 @@ def is_loopback(host: str) -> bool:
 
 
 def digest(key: str) -> str:
-    """The part of a key that is kept."""
+    """Return the hash of a key, which is stored instead of the key."""
     return hashlib.sha256(key.encode("utf-8", "surrogatepass")).hexdigest()
 
 
@@ -94,14 +94,14 @@ class Callers(NamedTuple):
     which the server was called, and `Origin`, the site of the page that sends the request."""
 
     host: str
-    """Where the server listens."""
+    """The address on which the server listens."""
     any_name: bool = False
-    """True if it may be called by every name, as behind a proxy."""
+    """True if the server may be called by any name, as behind a proxy."""
     origins: tuple[str, ...] = ()
-    """Sites whose pages may ask, beside the server's own."""
+    """Sites whose pages may send requests, besides the server's own pages."""
 
     def reason_to_refuse(self, headers: Headers) -> str | None:
-        """The reason to refuse a request; None: it is answered."""
+        """Return the reason to refuse a request; None: it is answered."""
         host, *others = headers.getlist("host") or [""]
         if others:
             return "there is more than one Host"

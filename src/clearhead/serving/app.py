@@ -57,7 +57,7 @@ class Address(NamedTuple):
 
 
 def listen(host: str, port: int) -> Address:
-    """Take a port of this machine; 0: a free one."""
+    """Take a port of this machine; 0 takes a free port."""
     if host in ("", "0.0.0.0", "::"):
         rule = "is not an address that a browser can open"
         remedy = "give the address under which others reach this machine"

@@ -60,7 +60,7 @@ class LookRequest:
             raise ConfigError("language", self.language, "is not a choice", "try 'en' or 'zh'")
 
     def decoding(self) -> dict[str, Any]:
-        """The settings that `finished_text` takes."""
+        """Return the settings that `finished_text` takes."""
         names = ("target", "beam", "max_new", "temperature", "seed")
         return {name: value for name, value in asdict(self).items() if name in names}
 

@@ -33,16 +33,16 @@ MOST_GROWTH = 4
 
 
 class BatchJob:
-    """The sentences of one request."""
+    """The waiting sentences of one request."""
 
     def __init__(self, sources: Sequence[EncodedSource], n_best: int) -> None:
         self.sources = sources
         self.n_best = n_best
         self.waiting = deque(range(len(sources)))
         self.n_tokens = sum(len(source.tokens) for source in sources)
-        """The tokens of the sentences that wait."""
+        """The number of tokens of the waiting sentences."""
         self.most_tokens = FIRST_TOKENS
-        """The tokens that a long request may have in a batch."""
+        """The highest number of tokens that a long request may have in a batch."""
         self.found: list[Any] = [None] * len(sources)
         self.n_left = len(sources)
         self.done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
@@ -61,7 +61,7 @@ class Batcher:
     def __init__(self, name: str, translate: Translate, limits: Limits, metrics: Metrics) -> None:
         self.name, self.limits, self.metrics = name, limits, metrics
         self.n_tokens = 0
-        """The tokens that wait."""
+        """The number of waiting tokens."""
         self.tokens_per_second = 1000.0  # a guess, until there is a measured one
         self.short = BatchQueue(self, translate, is_long=False)
         self.long = BatchQueue(self, translate, is_long=True)
@@ -178,8 +178,8 @@ class BatchQueue:
                 return
 
     def _take(self) -> tuple[list[tuple[BatchJob, int]], int]:
-        """Take sentences for one batch, one of each job in turn. All of them want the same number
-        of translations."""
+        """Take sentences for one batch, one of each job in turn, all with the same number of
+        translations."""
         batch: list[tuple[BatchJob, int]] = []
         taken: dict[BatchJob, int] = {}
         full: list[BatchJob] = []

@@ -32,8 +32,8 @@ class SentFile(NamedTuple):
 
 
 async def read_body(request: Request, limits: Limits) -> bytes:
-    """Read a body. Raises `RequestError` if it is too large. If it takes too long, the connection
-    ends it (`connections.py`)."""
+    """Read a body. Raises `RequestError` if it is too large. If reading takes too long, the
+    connection ends it (`connections.py`)."""
     too_large = RequestError(
         413, f"the body is larger than {limits.max_body} bytes; send less at once"
     )

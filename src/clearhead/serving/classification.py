@@ -27,7 +27,7 @@ class LabelledSource(NamedTuple):
 
     probabilities: dict[str, float]
     outputs: tuple[()] = ()
-    """A batch counts the tokens that were generated: none."""
+    """A batch counts the generated tokens; a classifier generates none."""
 
 
 class ServedClassifier:
@@ -40,8 +40,8 @@ class ServedClassifier:
         self.longest = model.config.max_length
 
     def encode(self, texts: Sequence[str]) -> list[EncodedSource]:
-        """Return the tokens of each text. A text that is too long is cut to the model's length; an
-        empty text has no tokens."""
+        """Return the tokens of each text. A text that is too long is truncated to the model's
+        length; an empty text has no tokens."""
         encoded: list[EncodedSource] = []
         for text in texts:
             ids = self.codec.source.encode(self.codec.as_in_training(text)) if text.strip() else []
@@ -101,7 +101,7 @@ class Classification:
 
 
 def _shown(probabilities: dict[str, float], n_cut: int) -> dict[str, Any]:
-    """Show the likeliest label first. A text that was cut is marked."""
+    """Show the likeliest label first, and mark a text that was truncated."""
     scores = dict(sorted(probabilities.items(), key=lambda each: -each[1]))
     label = next(iter(scores))
     cut = {"cut_tokens": n_cut} if n_cut else {}

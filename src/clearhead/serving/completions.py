@@ -48,7 +48,7 @@ NEUTRAL = {
     "presence_penalty": (None, 0),
     "suffix": (None, ""),
 }
-"""Fields of OpenAI's API that are not supported, with the values that ask for nothing."""
+"""Fields of OpenAI's API that are not supported, with the values at which they have no effect."""
 FIELDS = {
     "max_tokens", "min_p", "model", "n", "prompt", "repetition_penalty", "seed", "stop", "stream",
     "stream_options", "temperature", "top_k", "top_p", "user",
@@ -268,7 +268,8 @@ class CompletionStream(StreamingResponse):
 
 
 def _decode(run: RunningCompletion, send: Any) -> None:
-    """Decode in a thread: put every piece, and then None; an error is put as itself."""
+    """Decode in a thread: put every piece into the queue, and then None; an error is put there as
+    itself."""
     end = time.monotonic() + run.home.limits.seconds
     asked = run.asked
     try:

@@ -19,14 +19,15 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 MAX_HEAD = 32_768  # bytes
 MAX_HEADERS = 100
 MAX_PIPELINED = 16
-"""Requests of a connection that wait for the answer to an earlier one."""
+"""The highest number of requests of a connection that wait for the answer to an earlier one."""
 READ_AT_ONCE = 2**18  # bytes; by asyncio
 DRAIN_SECONDS = 2.0
 """The number of seconds for which a request is still read after an answer that did not wait for the
 request's end. If the connection were closed while the client sends, the answer would be lost."""
 MAX_DRAINED = 2**20  # bytes
 MAX_REFUSED = 64
-"""Connections that get an answer where there is no place; further ones are closed at once."""
+"""The highest number of connections that get an answer if there is no place for them; further
+connections are closed at once."""
 
 
 class ConnectionLimits(NamedTuple):
@@ -46,7 +47,7 @@ class OpenConnections:
         self.addresses: dict[BoundedConnection, str] = {}
         self.n_of_address: Counter[str] = Counter()
         self.waiting: dict[str, dict[BoundedConnection, None]] = {}
-        """The waiting connections by address; the one that has waited longest is the first."""
+        """The waiting connections by address; the first has waited longest."""
         self.refused: set[BoundedConnection] = set()
 
     def enter(self, connection: "BoundedConnection", address: str) -> bool:
@@ -107,11 +108,11 @@ class BoundedConnection(HttpToolsProtocol):
         self.seconds = all_open.limits.seconds
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # pyright: ignore
-        """A client has connected, and has a limited time to send its request."""
+        """Start the time limit of a client that has connected."""
         self._reading: Literal["nothing", "head", "body"] = "nothing"
-        """What is being read of the last request that has begun."""
+        """The part of the current request that is being read."""
         self._has_begun = False
-        """True if a byte of the request has come that is waited for."""
+        """True if a byte of the awaited request has arrived."""
         self._n_head = 0
         self._deadline: asyncio.TimerHandle | None = None
         self._is_leaving = False
@@ -128,7 +129,7 @@ class BoundedConnection(HttpToolsProtocol):
             self.abort()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """The client has left."""
+        """Handle a client that has disconnected."""
         self._stop_deadline()
         self._stop_writing()
         self.all_open.leave(self)
@@ -158,21 +159,21 @@ class BoundedConnection(HttpToolsProtocol):
         super().data_received(data)
 
     def on_message_begin(self) -> None:
-        """The first byte of a request that is not a line end."""
+        """Handle the first byte of a request that is not a line end."""
         self._reading = "head"
         self._has_begun = True
         self._size_of_headers = 0
         super().on_message_begin()
 
     def on_header(self, name: bytes, value: bytes) -> None:
-        """One header."""
+        """Handle one header."""
         self._size_of_headers += len(name) + len(value)
         if self._size_of_headers > MAX_HEAD or len(self.headers) >= MAX_HEADERS:
             raise ValueError("the head of the request is too large")
         super().on_header(name, value)
 
     def on_headers_complete(self) -> None:
-        """The head of the request is complete."""
+        """Handle the end of a request's head."""
         if not self.url.startswith((b"/", b"*")):
             raise ValueError("the target of the request is not a path")  # it would name a host
         if len(self.pipeline) >= MAX_PIPELINED:
@@ -183,7 +184,7 @@ class BoundedConnection(HttpToolsProtocol):
         super().on_headers_complete()
 
     def on_message_complete(self) -> None:
-        """The whole request has arrived."""
+        """Handle the end of a request."""
         self._reading = "nothing"
         self._has_begun = False
         self._n_head = 0
@@ -192,7 +193,7 @@ class BoundedConnection(HttpToolsProtocol):
         super().on_message_complete()
 
     def on_response_complete(self) -> None:
-        """The answer has been written; its client may ask again."""
+        """Handle the end of an answer; its client may send another request."""
         if self._reading == "body" and self.cycle.response_complete:
             self.transport.close()  # which waits a little, as the client still sends
         has_next = bool(self.pipeline)
@@ -205,7 +206,7 @@ class BoundedConnection(HttpToolsProtocol):
             self._wait_for_client()
 
     def pause_writing(self) -> None:
-        """The client does not read its answer."""
+        """Handle a client that does not read its answer."""
         self._stop_writing()
         self._paused = self.loop.time()
         self._writing = self.loop.call_later(self.seconds - self._seconds_unread, self.abort)
@@ -213,7 +214,7 @@ class BoundedConnection(HttpToolsProtocol):
         super().pause_writing()
 
     def resume_writing(self) -> None:
-        """The client reads again. The rest of its time is for the rest of the answer."""
+        """Handle a client that reads again. The rest of its time is for the rest of the answer."""
         self._seconds_unread += self.loop.time() - self._paused
         self._stop_writing()
         if self._deadline is None:
@@ -253,7 +254,7 @@ class BoundedConnection(HttpToolsProtocol):
             self._deadline = None
 
     def _end(self) -> None:
-        """The client's time is over."""
+        """Handle the end of a client's time."""
         is_answered = self._reading == "body" and self.cycle.response_started
         if self._is_leaving or not self._has_begun or is_answered:
             self.abort()

@@ -31,7 +31,7 @@ NAMES = {
 _AT_THE_END = re.compile(r"(?:^|[-_.\s])([a-z]{2,3}(?:-Hant)?)-([a-z]{2,3}(?:-Hant)?)$")
 _TRADITIONAL = {"hant", "tw", "hk", "mo"}
 MAX_CODE = 35
-"""Characters; longer ones are no code of a language (RFC 5646)."""
+"""The highest number of characters; a longer text is no code of a language (RFC 5646)."""
 
 
 def pair_in_name(name: str) -> LanguagePair | None:
@@ -78,7 +78,7 @@ class Detector:
         self._identifier = _identifier()
 
     def unknown(self, codes: Collection[str]) -> list[str]:
-        """Return the languages that the detector never finds."""
+        """Return the languages that the detector never returns."""
         return [code for code in codes if _base(code) not in self._identifier.labels]
 
     def ranked(self, text: str, among: Collection[str] = ()) -> list[tuple[str, float]]:

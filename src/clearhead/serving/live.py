@@ -1,7 +1,7 @@
 """The model behind the live page.
 
-Switching a part off, or moving to another checkpoint, changes the model for the time of a request.
-Therefore, one thread owns the model and answers one request after another.
+Switching a part off, or moving to another checkpoint, changes the model for the duration of a
+request. Therefore, one thread owns the model and answers one request after another.
 """
 
 import threading
@@ -27,7 +27,7 @@ NamedTensors = Mapping[str, Tensor]
 
 
 class RequestTimeoutError(InputError):
-    """Raised if a request takes longer than it may."""
+    """Raised if a request exceeds its time limit."""
 
 
 class Snapshot(NamedTuple):
@@ -70,7 +70,7 @@ class LiveModel:
         }
 
     def answer(self, request: LookRequest, left: threading.Event | None = None) -> dict[str, Any]:
-        """Return the document of a request. `left` is set when the browser has left."""
+        """Return the document of a request. `left` is set when the browser has disconnected."""
         self._check_length(request)
         subject = self.subject
         with _bounded(self._output, self.seconds, left or threading.Event()):
@@ -125,8 +125,8 @@ def _weights(model: nn.Module) -> dict[str, Tensor]:
 
 @contextmanager
 def _bounded(output: nn.Module, seconds: float, left: threading.Event) -> Iterator[None]:
-    """End the work inside the block at its next pass through the model, if its time is over or the
-    browser has left."""
+    """End the work inside the block at its next pass through the model if its time is over or the
+    browser has disconnected."""
     end = time.monotonic() + seconds
 
     def check(*_: object) -> None:

@@ -55,9 +55,9 @@ class HtmlPiece(NamedTuple):
     raw: str
     is_text: bool
     opens: str = ""
-    """The inline tag that it opens."""
+    """The inline tag that this piece opens."""
     closes: str = ""
-    """The inline tag that it closes."""
+    """The inline tag that this piece closes."""
 
     @property
     def text(self) -> str:
@@ -82,8 +82,8 @@ class Stretch:
         return _on_one_line("".join(unescape(p.raw) for p in self.pieces if p.is_text))
 
     def anchors(self) -> list[int] | None:
-        """Return which texts are inside an inline tag; None: the tags are not balanced, or there is
-        a tag without a text, such as an icon, which belongs to a place and not to a text."""
+        """Return which texts are inside an inline tag. None: the tags are not balanced, or a tag
+        without a text, such as an icon, belongs to a place and not to a text."""
         inside: list[int] = []
         opened: list[tuple[str, int]] = []
         number = 0
@@ -104,7 +104,7 @@ class Stretch:
 
     @cached_property
     def tagged(self) -> TaggedText | None:
-        """Return the text with short tags in place of its own; None: it has no tags."""
+        """Return the text with short tags in place of its own; None if it has no tags."""
         parts: list[str | Inline] = []
         opened: list[tuple[str, int]] = []
         for number, piece in enumerate(self.pieces):
@@ -255,7 +255,7 @@ class HtmlText(HTMLParser):
         )
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        """A tag that opens."""
+        """Handle a tag that opens."""
         attributes = dict(attrs)
         off = (
             attributes.get("translate") == "no"
@@ -274,12 +274,12 @@ class HtmlText(HTMLParser):
             self._from_here(self._markup)
 
     def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        """A tag that opens and closes at once."""
+        """Handle a tag that opens and closes at once."""
         del tag, attrs
         self._from_here(self._markup)
 
     def handle_endtag(self, tag: str) -> None:
-        """A tag that closes."""
+        """Handle a tag that closes."""
         if self._untranslated:
             if tag == self._untranslated[-1]:
                 self._untranslated.pop()
@@ -290,7 +290,7 @@ class HtmlText(HTMLParser):
             self._from_here(self._markup)
 
     def handle_data(self, data: str) -> None:
-        """Text."""
+        """Handle text."""
         del data
         self._from_here(self._markup if self._untranslated else self._text)
 
@@ -302,12 +302,12 @@ class HtmlText(HTMLParser):
             return self.parse_bogus_comment(i)
 
     def handle_comment(self, data: str) -> None:
-        """Keep the comment as it was sent; the methods below do the same."""
+        """Keep the comment as it was sent; the following methods do the same with their parts."""
         del data
         self._from_here(self._markup)
 
     def handle_decl(self, decl: str) -> None:
-        """A declaration."""
+        """Keep the declaration as it was sent."""
         del decl
         self._from_here(self._markup)
 
@@ -351,15 +351,15 @@ class _OrItself(dict[str, str]):
 
 
 _LETTER = rf"[^\W_{UNSPACED}]"
-"""A letter of a script with blanks between its words: not Thai, Lao, Burmese, Khmer, kana or
-Chinese."""
+"""Matches a letter of a script with blanks between its words: not Thai, Lao, Burmese, Khmer, kana
+or Chinese."""
 _JOINS = re.compile(rf"{_LETTER}[.,'’]?\|[.,'’]?{_LETTER}")
-"""A place, marked by |, inside a word or a number."""
+"""Matches a place, marked by |, inside a word or a number."""
 
 
 def _find_words(whole: str, inner: str, start: int) -> int:
-    """Find whole words in a text, from a place on; -1: they do not occur. A tag in the middle of a
-    word or a number would be worse than a tag around nothing."""
+    """Find whole words in a text, from a position on; return -1 if they do not occur. A tag in the
+    middle of a word or a number would be worse than a tag around nothing."""
     at_word = whole.find(inner, start) if inner else -1
     while at_word >= 0:
         end = at_word + len(inner)

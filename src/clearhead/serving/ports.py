@@ -6,7 +6,7 @@ from clearhead.errors import ClearheadError, setting
 
 
 def take_port(host: str, port: int) -> socket.socket:
-    """Take a port of this machine; 0: a free one."""
+    """Take a port of this machine; 0 takes a free port."""
     try:
         family = socket.AF_INET6 if ":" in host else socket.AF_INET
         return socket.create_server((host.strip("[]"), port), family=family, backlog=1024)

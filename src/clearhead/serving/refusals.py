@@ -1,4 +1,4 @@
-"""The error for a request that is refused."""
+"""Defines the error for a request that is refused."""
 
 
 class RequestError(Exception):

@@ -26,11 +26,11 @@ class ModelToServe:
     name: str
     folder: Path
     pair: LanguagePair | None
-    """The languages of a translator; None: it is a decoder or a classifier."""
+    """The languages of a translator; None: the model is a decoder or a classifier."""
     classifies: bool = False
     opened: object = None
-    """An object that must live as long as this, such as a temporary folder; not for other
-    processes."""
+    """An object that must exist as long as this one, such as a temporary folder. It is not sent to
+    other processes."""
 
     def __getstate__(self) -> dict[str, object]:
         return {**self.__dict__, "opened": None}

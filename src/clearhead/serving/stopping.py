@@ -5,7 +5,7 @@ from collections.abc import Sequence
 
 class StopAt:
     """Passes text on as it arrives, up to the first of some stop texts. Text that may be the
-    beginning of a stop text is held back until this is clear."""
+    beginning of a stop text is held back until the following text decides."""
 
     def __init__(self, stops: Sequence[str]) -> None:
         self.stops = [stop for stop in stops if stop]

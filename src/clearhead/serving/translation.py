@@ -38,7 +38,7 @@ MANY_CHARACTERS = 2_000
 MAX_DETECTED = 3
 Authorise = Callable[[Request, str | None], str]
 While = Callable[[Request, Awaitable[Any]], Awaitable[Any]]
-"""Waits for an answer as long as the client does, and no longer than is allowed."""
+"""Waits for an answer as long as the client waits, and no longer than the time limit."""
 
 
 class Translation:
@@ -163,7 +163,7 @@ class Translation:
         return answer_json({"translatedFileUrl": str(url)})
 
     async def download_file(self, request: Request) -> Response:
-        """GET /download_file/{name}. The name is the secret."""
+        """GET /download_file/{name}. The name is secret."""
         content = await asyncio.to_thread(self.stored.get, request.path_params["name"])
         if content is None:
             raise RequestError(404, "there is no such file; files are kept for a few minutes")
@@ -274,8 +274,8 @@ class Translation:
 def _add(
     ranks: Sequence[dict[str, str]], texts: Sequence[str], answers: Sequence[Sequence[ServedText]]
 ) -> None:
-    """Add the translations of each text to those that are known, by rank. If there are fewer, the
-    last one is used."""
+    """Add the translations of each text to the known ones, by rank. If a text has fewer
+    translations than others, its last one is repeated."""
     for text, own in zip(texts, answers):
         for rank, translations in enumerate(ranks):
             translations[text] = own[min(rank, len(own) - 1)].text

@@ -31,9 +31,11 @@ STOPS = (signal.SIGTERM, signal.SIGINT)
 CANNOT_START = 3
 """The exit status of a worker that could not open its models."""
 PAUSE = 5.0
-"""Seconds between two starts: workers that end at once would keep the machine busy."""
+"""The number of seconds between two starts: workers that end at once would keep the machine
+busy."""
 OTHER_FILES = 200
-"""Files of a worker that are not connections, and connections that are about to be closed."""
+"""The number of a worker's files that are not connections, and of connections that are about to be
+closed."""
 _log = logging.getLogger(LOGGER)
 
 

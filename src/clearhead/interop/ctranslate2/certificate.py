@@ -22,11 +22,11 @@ LIBRARY = "ctranslate2"
 LIMIT = 1e-4
 """CTranslate2 computes in fp32: a correct folder differs by about 1e-6."""
 USUAL = 16
-"""Tokens of a text that nothing is special about."""
+"""Tokens of a text without any special features."""
 
 
 class Claim(NamedTuple):
-    """What CTranslate2 reports for a text: the log probability of each token, or of all
+    """What CTranslate2 reports for a text: the log probability of each token, or of all tokens
     together."""
 
     source: list[int]
@@ -46,7 +46,7 @@ class Names(NamedTuple):
 def certify(
     model_folder: Path, out: Path, description: Description, names: Names, architecture: str
 ) -> Certificate:
-    """Compare both models. One model is in memory at a time."""
+    """Compare the model with the folder. Only one of the two is in memory at a time."""
     config, ids = description.model, description.ids
     ask = _ask_pair if config.family == "encoder-decoder" else _ask_decoder
     threads = torch.get_num_threads()

@@ -1,4 +1,4 @@
-"""Writes a model as CTranslate2's specification, filled with clearhead's weights. No converter or
+"""Writes a model as a CTranslate2 specification, filled with clearhead's weights. No converter or
 other library is involved."""
 
 from typing import Any
@@ -94,8 +94,8 @@ def _fill_tower(
 
 
 def _positions(embedding: InputEmbedding, config: ModelConfig) -> Tensor:
-    """Return the positions as the model holds them: CTranslate2 also rounds a sinusoid in half
-    precision."""
+    """Return the positions as the model stores them, because CTranslate2 also rounds a sinusoid in
+    half precision."""
     match embedding.positions:
         case LearnedPositions() as learned:
             return learned.weight[config.first_position :]

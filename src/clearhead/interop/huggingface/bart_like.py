@@ -29,7 +29,7 @@ _DECODER_LAYER = {
     "around_cross_attention.norm": "encoder_attn_layer_norm",
 }
 TOWERS = {"encoder": "embedding", "decoder": "target_embedding"}
-"""Their tower → our embedding before it."""
+"""For each tower of Hugging Face, clearhead's embedding before it."""
 
 NEEDS = (
     Need("family", ("encoder-decoder",)),
@@ -44,7 +44,7 @@ PUBLISHED_SINUSOID = (
     Need("positions", ("sinusoidal",)),
     Need("position_base", (10_000.0,)),
 )
-"""The needs of families that compute their table and cannot be given another."""
+"""The needs of families that compute their table of positions, and cannot be given another one."""
 ALSO = {"encoder_layerdrop": 0.0, "decoder_layerdrop": 0.0, "activation_dropout": 0.0}
 HARMLESS = words(
     """add_bias_logits add_final_layer_norm classif_dropout classifier_dropout

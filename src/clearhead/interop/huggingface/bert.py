@@ -89,8 +89,8 @@ def tower(config: ModelConfig, prefix: str, norms: dict[str, str]) -> Iterator[R
 
 
 def output(config: ModelConfig, head: str) -> Iterator[Rule]:
-    """Return the rules for the output. If it is tied, transformers has one name for the bias; if it
-    is untied, there is another name, and the first is stored but not used."""
+    """Return the rules for the output. If it is tied, transformers has one name for the bias. If it
+    is untied, the bias has another name, and the first one is stored but not used."""
     if config.tie_output:
         yield Rule(("output.bias",), f"{head}.bias")
         yield Rule(("tokens.weight",), f"{head}.decoder.weight", kind="alias")

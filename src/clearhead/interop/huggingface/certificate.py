@@ -1,5 +1,5 @@
-"""Makes the parity certificate of a Hugging Face folder: transformers opens the folder, and both
-models run on the same tokens."""
+"""Makes the parity certificate of a Hugging Face folder: transformers opens the folder, and its
+model and clearhead's run on the same tokens."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -37,8 +37,8 @@ TEXTS = ("", "a", "Hello, world!", "  two  spaces\n", "你好，世界", "naïve
 def certify(
     model_folder: Path, out: Path, config: ModelConfig, family: HuggingFaceFamily
 ) -> Certificate:
-    """Compare in fp64, so that a difference is one of the function and not of rounding. One model
-    is in memory at a time."""
+    """Compare in fp64, so that any difference comes from the function and not from rounding. One
+    model is in memory at a time."""
     try:
         import transformers
     except ImportError:

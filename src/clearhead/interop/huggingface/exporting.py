@@ -1,5 +1,5 @@
-"""Exports a model folder to Hugging Face's format, with a parity certificate that both compute the
-same."""
+"""Exports a model folder to Hugging Face's format, with a parity certificate that compares the
+results with clearhead's."""
 
 from pathlib import Path
 
@@ -39,7 +39,7 @@ def export_model(
 ) -> Certificate:
     """Write a folder that `AutoModelFor…` and `AutoTokenizer` open. A configuration that no family
     supports is refused before anything is written; if the folder computes something else than the
-    model, it is removed.
+    model, the folder is removed.
 
     Writing needs the memory of one shard; the check needs that of one model in fp64.
     """

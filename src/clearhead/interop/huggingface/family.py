@@ -1,5 +1,5 @@
-"""A family of Hugging Face models: which options it supports, how its `config.json` names them, and
-which of its tensors correspond to which of clearhead's."""
+"""Describes a family of Hugging Face models: which options it supports, how its `config.json` names
+them, and which of its tensors correspond to which of clearhead's."""
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict, dataclass, field, replace
@@ -41,7 +41,7 @@ HARMLESS_AS: Mapping[str, Any] = {
     "rope_interleaved": False,
     "tie_encoder_decoder": False,
 }
-"""Keys that change nothing with this value."""
+"""Keys that do not change the computation if they have this value."""
 
 
 @dataclass(frozen=True)
@@ -52,7 +52,7 @@ class Need:
     option: str
     values: tuple[Any, ...] | Callable[[ModelConfig], tuple[Any, ...]]
     written: str = ""
-    """The condition in code, if the values depend on other options."""
+    """The condition as Python code, if the values depend on other options."""
 
     def accepted(self, config: ModelConfig) -> tuple[Any, ...]:
         """Return the accepted values, given the rest of the configuration."""
@@ -80,11 +80,11 @@ class Setting:
     ours: str
     theirs: tuple[str, ...]
     default: Any
-    """The value that transformers takes where the key is left out."""
+    """The value that transformers uses if the key is left out."""
     words: Mapping[Any, str] | None = None
-    """clearhead's word → the word of transformers, where they differ."""
+    """The word of transformers for each word of clearhead, if the words differ."""
     spellings: Mapping[str, str] = field(default_factory=dict)
-    """Further words of transformers → clearhead's word."""
+    """Further words of transformers, with clearhead's word for each."""
 
     def write(self, config: ModelConfig) -> dict[str, Any]:
         """Return the keys and values for a `config.json`."""
@@ -142,11 +142,11 @@ class HuggingFaceFamily:
     needs: tuple[Need, ...]
     settings: tuple[Setting, ...]
     ids: Mapping[str, int | None]
-    """Keys of special tokens, with the value that transformers takes where one is left out."""
+    """Keys of special tokens, with the value that transformers uses if a key is left out."""
     fixed: Mapping[str, Any] = field(default_factory=dict)
     """Keys that must hold these values."""
     also: Mapping[str, Any] = field(default_factory=dict)
-    """Keys that are written for the sake of other software; an import takes any value."""
+    """Keys that are written for other software; an import accepts any value."""
     harmless: frozenset[str] = frozenset()
     """Keys of this family that change nothing in what the weights compute."""
     form: Callable[[ModelConfig], dict[str, Any]]
@@ -157,9 +157,10 @@ class HuggingFaceFamily:
     """What the settings cannot express, in both directions."""
     read_more: Callable[[Keys, dict[str, Any]], dict[str, Any]] = lambda *_: {}
     pads_have_positions: bool = True
-    """True if a padding token that is real, such as the first one of the decoder, has a place."""
+    """True if a padding token that counts as real, such as the first token of the decoder, has a
+    position."""
     settle: Callable[[ModelConfig, Read], ModelConfig] = lambda config, _: config
-    """Settles what only the weights can tell."""
+    """Determines what only the weights can tell."""
 
     def unmet(self, config: ModelConfig) -> list[Need]:
         """Return the needs that the configuration does not meet."""

@@ -1,4 +1,4 @@
-"""GPT-2: a pre-norm decoder with a table of positions. Weights are kept as input × output, and
+"""GPT-2: a pre-norm decoder with a table of positions. Weights are stored as input × output, and
 queries, keys and values are one matrix."""
 
 from collections.abc import Iterator
@@ -46,7 +46,7 @@ def _rules(config: ModelConfig) -> Iterator[Rule]:
 
 
 def _read_more(keys: Keys, options: dict[str, Any]) -> dict[str, Any]:
-    """Where d_ff is left out, it is four times d_model."""
+    """Read d_ff; if the key is left out, it is four times d_model."""
     d_ff, d_model = keys.take("n_inner", None), options["d_model"]
     return {"d_ff": 4 * d_model if d_ff is None and isinstance(d_model, int) else d_ff}
 

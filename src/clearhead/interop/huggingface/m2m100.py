@@ -1,5 +1,5 @@
-"""M2M100 and NLLB: a pre-norm encoder-decoder with its own sinusoid: closed spacing, and the first
-token stands after the pad token's number."""
+"""M2M100 and NLLB: a pre-norm encoder-decoder with a sinusoid of its own. Its spacing is closed,
+and the position of the first token is the pad token's number plus one."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -12,7 +12,8 @@ from clearhead.interop.huggingface.shared import NO_OUTPUT_BIAS
 
 
 def _pad_id(config: ModelConfig) -> int:
-    """transformers sets that row of a table of max_length + 2 rows to zero."""
+    """Return the id of padding. transformers sets its row to zero, in a table of max_length + 2
+    rows."""
     pad_id = config.pad_id or 0
     return pad_id if pad_id < config.max_length + 2 else 0
 

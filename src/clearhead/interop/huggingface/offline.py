@@ -1,4 +1,4 @@
-"""Libraries of Hugging Face, kept from the network: a config.json can name what they would
+"""Keeps Hugging Face's libraries from the network: a config.json can name things that they would
 fetch."""
 
 import threading
@@ -10,7 +10,7 @@ _ALONE = threading.RLock()
 
 @contextmanager
 def offline() -> Iterator[None]:
-    """While it lasts, these libraries reach no hub: they raise an error instead."""
+    """Inside the block, these libraries raise an error instead of contacting a hub."""
     try:
         from huggingface_hub import constants
     except ImportError:

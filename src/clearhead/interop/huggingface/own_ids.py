@@ -1,5 +1,6 @@
-"""`clearhead.json` in an exported folder: what a model folder says about its texts and a Hugging
-Face `config.json` cannot say. An import reads it, so that a model comes back unchanged."""
+"""Handles `clearhead.json` in an exported folder, which holds what a model folder says about its
+texts and a Hugging Face `config.json` cannot express. An import reads it, so that a model comes
+back unchanged."""
 
 from dataclasses import asdict
 from pathlib import Path

@@ -39,7 +39,8 @@ def _rules(config: ModelConfig) -> Iterator[Rule]:
 
 
 def _settle(config: ModelConfig, read: Read) -> ModelConfig:
-    """A table that holds the sinusoid bit for bit is the sinusoid; any other was learned."""
+    """Tell a sinusoid from learned positions: a table that equals the sinusoid bit for bit is the
+    sinusoid; any other table was learned."""
     tables = [read(name) for name in _POSITIONS]
     for pairs in ("halves", "interleaved"):
         candidate = replace(config, positions="sinusoidal", position_pairs=pairs)

@@ -25,7 +25,7 @@ def _form(config: ModelConfig) -> dict[str, Any]:
 
 
 def tower(config: ModelConfig) -> Iterator[Rule]:
-    """The embeddings, the layers and the final norm."""
+    """Return the rules for the embeddings, the layers and the final norm."""
     yield from bert.tower(config, "roberta_prelayernorm", NORMS)
     yield from module("encoder.norm", "roberta_prelayernorm.LayerNorm")
 
@@ -38,12 +38,12 @@ def _rules(config: ModelConfig) -> Iterator[Rule]:
 
 
 def write_length(config: ModelConfig) -> dict[str, Any]:
-    """Writes the length, counting the rows before the first that is used."""
+    """Write the length; it counts the rows before the first row that is used."""
     return {"max_position_embeddings": config.max_length + config.first_position}
 
 
 def read_length(keys: Keys, options: dict[str, Any]) -> dict[str, Any]:
-    """Reads the length, leaving out the rows before the first that is used."""
+    """Read the length, without the rows before the first row that is used."""
     rows, pad_id = keys.take("max_position_embeddings", 512), options["pad_id"]
     whole = isinstance(rows, int) and isinstance(pad_id, int)
     return {"max_length": rows - _first_position(pad_id) if whole else rows}

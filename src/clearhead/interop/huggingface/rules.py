@@ -24,14 +24,16 @@ class Rule(NamedTuple):
     """Says that these tensors of clearhead and one tensor of Hugging Face hold the same numbers."""
 
     ours: tuple[str, ...]
-    """The tensors of clearhead. If there are several, they are of equal size and fused along the
-    first axis in Hugging Face's. None: see `computed`."""
+    """The tensors of clearhead. If there are several, they are of equal size, and fused along the
+    first axis in the tensor of Hugging Face. None: see `computed`."""
     theirs: str
     layout: TensorLayout = "same"
-    """transposed: matrices are kept as input × output there. row: a vector is one row there."""
+    """transposed: Hugging Face stores matrices as input × output. row: Hugging Face stores a vector
+    as a matrix of one row."""
     kind: TensorUse = "same"
-    """alias: a second name that a file may hold; never written, and, if it is there, it must agree.
-    spare: they want it and never look at it; written, and not read."""
+    """alias: a second name that a file may contain; it is never written and, if present, must
+    agree. spare: a tensor that transformers requires and never uses; it is written, and not
+    read."""
     computed: Callable[[], Tensor] | None = None
     """Computes a tensor that follows from the configuration and that clearhead does not store."""
 
@@ -49,7 +51,7 @@ class Rule(NamedTuple):
                 return tensor[None]
 
     def back(self, theirs: Tensor) -> list[Tensor]:
-        """Make clearhead's tensors from Hugging Face's."""
+        """Make clearhead's tensors from the tensor of Hugging Face."""
         match self.layout:
             case "same":
                 tensor = theirs
@@ -76,7 +78,7 @@ def module(
 
 
 def to_theirs(rules: Iterable[Rule], shapes: Shapes, read: Read) -> list[Piece]:
-    """Return the tensors that an export writes. `shapes` and `read` are those of clearhead's
+    """Return the tensors that an export writes. `shapes` and `read` describe clearhead's
     tensors."""
     rules = [rule for rule in rules if rule.kind != "alias"]
     covered = {name for rule in rules for name in rule.ours}
@@ -94,7 +96,7 @@ def to_theirs(rules: Iterable[Rule], shapes: Shapes, read: Read) -> list[Piece]:
 
 @dataclass(frozen=True)
 class Spelling:
-    """Names of the same tensors in old files."""
+    """The names that the same tensors have in old files."""
 
     prefix: str
     """The prefix of the tower's names, if a file was saved without its head."""

@@ -1,4 +1,4 @@
-"""Rules that the tables of several families have in common."""
+"""Rules that several families have in common."""
 
 from clearhead.config import ModelConfig
 from clearhead.interop.huggingface.family import Need, Setting

@@ -98,9 +98,9 @@ def search_as_here(config: ModelConfig) -> dict[str, Any]:
 def added_here(
     folder: Path, description: Description, tokenizer: Tokenizer
 ) -> tuple[list[int], list[int]]:
-    """Return what clearhead puts before and after a text. Its texts end in <eos>; prompts may begin
-    with <bos>, and texts for a head over the first token do. An encoder from elsewhere, without
-    labels, keeps what its tokenizer adds."""
+    """Return the tokens that clearhead adds before and after a text. Its texts end in <eos>.
+    Prompts may begin with <bos>, and so do texts for a head over the first token. An imported
+    encoder without labels keeps what its tokenizer adds."""
     start, end = description.ids.prompt_start, description.ids.eos
     if description.model.labels:
         first = description.ids.bos

@@ -1,5 +1,5 @@
 """Makes the parity certificate of an ONNX folder: onnxruntime runs its graphs on the same tokens as
-the model, all at once and token by token."""
+the model, first on all tokens at once and then token by token."""
 
 import math
 from collections.abc import Iterator
@@ -31,9 +31,9 @@ LIMIT = 1e-4
 SHARE = 1e-5
 """onnxruntime computes in fp32: a correct folder differs by about 1e-6 of its largest logit."""
 MAX_STEPS = 16
-"""A longer probe is not run token by token."""
+"""The length of the longest probe that is run token by token."""
 MAX_ROUNDING: dict[Precision, float] = {"fp32": 0.0, "fp16": 0.01, "int8": 0.1}
-"""How far rounded weights may move the logits, as a share of their spread."""
+"""How much rounding the weights may change the logits, as a share of their spread."""
 
 
 def certify(
@@ -43,8 +43,8 @@ def certify(
     precision: Precision,
     architecture: str,
 ) -> Certificate:
-    """Compare the graphs with a model that has the same rounded weights, in fp64, so that a
-    difference is one of the function. The effect of rounding itself is measured separately."""
+    """Compare the graphs with a model that has the same rounded weights, in fp64, so that any
+    difference comes from the function. The effect of rounding itself is measured separately."""
     config = description.model
     tried = [*probes(config), batch_of_five(config)]
     model = load_model(model_folder, dtype=torch.float32)
@@ -96,8 +96,8 @@ def _certificate(architecture: str, precision: Precision, **found: Any) -> Certi
 
 
 def _refuse_rounding(precision: Precision, before: Tensor, after: Tensor) -> float | None:
-    """Return the share by which rounding has moved the logits. Raises if it has moved them too
-    far."""
+    """Return how much rounding has changed the logits, as a share of their spread. Raises if the
+    share is too large."""
     if precision == "fp32":
         return None
     spread = (before - before.mean()).square().mean().sqrt().item()

@@ -1,5 +1,6 @@
-"""Writes `config.json` of an ONNX folder, from which transformers.js chooses a class. It computes
-nothing from this file, so one model type stands for all options of a family."""
+"""Writes `config.json` of an ONNX folder, from which transformers.js chooses a class.
+transformers.js computes nothing from this file, so one model type stands for all options of a
+family."""
 
 from typing import Any
 

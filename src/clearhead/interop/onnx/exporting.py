@@ -1,5 +1,5 @@
-"""Exports a model folder to ONNX graphs, in the layout that transformers.js reads; a
-parity certificate says that both compute the same."""
+"""Exports a model folder to ONNX graphs, in the layout that transformers.js reads. A
+parity certificate compares their results with clearhead's."""
 
 from pathlib import Path
 
@@ -26,7 +26,7 @@ from clearhead.interop.onnx.running import FOLDER, need_onnx
 from clearhead.interop.readme import write_readme
 
 MAX_BYTES = 2**31 - 2**20
-"""The largest file: a protobuf message ends at 2 GiB."""
+"""The largest size of a file: a protobuf message is limited to 2 GiB."""
 
 
 def export_onnx(
@@ -38,8 +38,8 @@ def export_onnx(
     max_bytes: int = MAX_BYTES,
 ) -> Certificate:
     """Write a folder that transformers.js opens, and whose graphs any ONNX runtime runs. A model
-    that the format cannot hold is refused before anything is written; if the folder computes
-    something else than the model, it is removed.
+    that the format does not support is refused before anything is written; if the folder computes
+    something else than the model, the folder is removed.
 
     Weights are stored in `precision`; the graphs compute in fp32.
     """

@@ -11,20 +11,20 @@ from clearhead.interop.onnx.precision import Precision, stored
 from clearhead.models import Model
 
 OPSET = 20
-"""The first in which GELU is an operation."""
+"""The first operator set in which GELU is an operation."""
 IR_VERSION = 9
 """The version of the file format: the oldest that may contain opset 20."""
 
 ALIGNED = 64
-"""Bytes: where a tensor in a file of weights may begin."""
+"""A tensor in a file of weights begins at a multiple of this number of bytes."""
 
 Value = str
 AxisSizes = tuple[int | str, ...]
-"""A name stands for a size that is known only when the graph runs."""
+"""Sizes of axes. A name stands for a size that is known only when the graph runs."""
 
 
 class WeightFile:
-    """The weights of several graphs in one file beside them. Each content is stored once."""
+    """The weights of several graphs in one file beside them. Equal contents are stored once."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -32,7 +32,7 @@ class WeightFile:
         self._offsets: dict[bytes, int] = {}
 
     def take(self, tensor: Any) -> None:
-        """Move the numbers of a tensor into this file; the tensor then says where they are."""
+        """Move the numbers of a tensor into this file; the tensor then refers to their place."""
         from onnx.external_data_helper import set_external_data
 
         data = tensor.raw_data
@@ -51,8 +51,8 @@ class WeightFile:
 
 
 class Graph:
-    """The nodes, weights, inputs and outputs of one file, for one model. If there is a
-    `weight_file`, it holds the weights instead."""
+    """The nodes, weights, inputs and outputs of one file, for one model. With a `weight_file`, the
+    weights are stored there instead."""
 
     def __init__(
         self, model: Model, precision: Precision, weight_file: WeightFile | None = None
@@ -68,7 +68,7 @@ class Graph:
         self._outputs: list[Any] = []
         self._made: dict[Any, Value] = {}
         self.n_bytes = 0
-        """The bytes of all stored numbers."""
+        """The number of bytes of all stored numbers."""
 
     def op(self, kind: str, *inputs: Value, **attributes: Any) -> Value:
         """Return the result of a node with one output."""
@@ -111,7 +111,7 @@ class Graph:
         return self.op("Gather", self.op("Shape", value), self.constant(axis))
 
     def unsqueeze(self, value: Value, *axes: int) -> Value:
-        """Inserts axes of length 1 at these places."""
+        """Insert axes of length 1 at these places."""
         return self.op("Unsqueeze", value, self.constant(list(axes)))
 
     def reshape(self, value: Value, *shape: int) -> Value:
@@ -126,19 +126,19 @@ class Graph:
         return self.op("Slice", value, first, end, self.constant([axis]), *more)
 
     def input(self, name: str, shape: AxisSizes, *, of: type = np.int64) -> Value:
-        """Declares an input."""
+        """Declare an input."""
         self._inputs.append(_value_info(name, shape, of))
         return name
 
     def output(self, name: str, value: Value, shape: AxisSizes) -> None:
-        """Declares an output, which is this value."""
+        """Declare this value as an output."""
         from onnx import helper
 
         self._nodes.append(helper.make_node("Identity", [value], [name], name=f"to {name}"))
         self._outputs.append(_value_info(name, shape, np.float32))
 
     def save(self, path: Path) -> None:
-        """Writes the file, and lets the library check it."""
+        """Write the file, and let the library check it."""
         import onnx
         from onnx import helper
 

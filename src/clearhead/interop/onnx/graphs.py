@@ -1,8 +1,9 @@
 """The graphs of the three families, with the names of inputs and outputs that transformers.js and
 optimum use.
 
-A graph of a decoder takes any past, an empty one too: there is one file, and no branch in it. What
-the past does not hold yet is computed and put after it, of the target and of the source alike."""
+A graph of a decoder takes any past, an empty one too: there is one file, and no branch in it.
+Whatever the past does not contain yet is computed and appended, for the target as well as for the
+source."""
 
 import numpy as np
 
@@ -21,7 +22,7 @@ ENCODER, DECODER, WHOLE = "encoder_model", "decoder_model_merged", "model"
 
 
 def graphs(model: Model, precision: Precision) -> dict[str, Graph]:
-    """The graphs by the name of the file that each becomes."""
+    """Return the graphs, by the names of the files that they become."""
     match model:
         case Seq2Seq():
             return {
@@ -60,7 +61,7 @@ def _encoder_alone(model: MaskedLM | Classifier, graph: Graph) -> Graph:
 
 
 def _rows(graph: Graph, x: Value, index: Value) -> Value:
-    """One vector of each sequence."""
+    """Return one vector of each sequence."""
     return graph.op("GatherND", x, index, batch_dims=1)
 
 
@@ -71,7 +72,7 @@ def _encoded(
     real: Value,
     segments: Value | None = None,
 ) -> tuple[Value, Value]:
-    """The stream after the last layer, and the mask as numbers."""
+    """Return the stream after the last layer, and the mask as numbers."""
     stack, mask = model.encoder, layers.as_float(graph, real)
     assert isinstance(stack, Encoder)
     positions = _count_positions(graph, mask)
@@ -152,7 +153,8 @@ def _causal(model: CausalLM, graph: Graph) -> Graph:
 def _seen_source(
     graph: Graph, model: Seq2Seq, states: Value, past: "_Past"
 ) -> list[KeysValuesNodes]:
-    """For each layer, the keys and values of the past, and of the states that it does not hold."""
+    """Return, for each layer, the keys and values of the past and of the states that the past does
+    not contain."""
     seen: list[KeysValuesNodes] = []
     for index, layer in enumerate(model.decoder.layers):
         assert isinstance(layer, DecoderLayer) and layer.cross_attention is not None
@@ -161,7 +163,7 @@ def _seen_source(
 
 
 class _Past:
-    """The keys and values of earlier calls, which come in, grow and go out."""
+    """The keys and values of earlier calls: the graph takes, extends and returns them."""
 
     def __init__(self, graph: Graph, stack: Decoder, kind: str, length: str) -> None:
         self._graph = graph
@@ -179,11 +181,11 @@ class _Past:
         self._first = self._layers[0].keys
 
     def length(self) -> Value:
-        """The length of what came in, as a list of one number."""
+        """Return the length of the given past, as a list of one number."""
         return self._graph.op("Shape", self._first, start=2, end=3)
 
     def extend(self, index: int, new: KeysValuesNodes) -> KeysValuesNodes:
-        """Appends a layer's new keys and values to the old ones; returns all of them."""
+        """Append a layer's new keys and values to the old ones, and return all of them."""
         pairs = zip(self._layers[index], new)
         self._layers[index] = KeysValuesNodes(
             *(self._graph.op("Concat", old, more, axis=2) for old, more in pairs)
@@ -191,7 +193,7 @@ class _Past:
         return self._layers[index]
 
     def give(self, length: str) -> None:
-        """Declares all of them as outputs."""
+        """Declare all keys and values as outputs."""
         for index, (n_heads, d_head) in enumerate(self._shapes):
             for role, value in zip(("key", "value"), self._layers[index]):
                 name = f"present.{index}.{self._kind}{role}"
@@ -204,13 +206,13 @@ def _tokens_and_mask(graph: Graph, length: str) -> tuple[Value, Value]:
 
 
 def _mask(graph: Graph, name: str, length: str) -> Value:
-    """True where a token is real."""
+    """Return a mask that is True where a token is real."""
     is_real = graph.input(name, (BATCH, length))
     return graph.op("Not", graph.op("Equal", is_real, graph.constant(0)))
 
 
 def _count_positions(graph: Graph, mask: Value) -> Value:
-    """Counts positions as `masks.count_positions` does: from the first real token, wherever the
+    """Count positions as `masks.count_positions` does: from the first real token, wherever the
     padding is."""
     counted = graph.op("CumSum", mask, graph.constant(1))
     positions = graph.op("Sub", counted, graph.constant(1.0))
@@ -218,7 +220,8 @@ def _count_positions(graph: Graph, mask: Value) -> Value:
 
 
 def _causal_mask(graph: Graph, tokens: Value, past: _Past) -> tuple[Value, Value, Value]:
-    """The places of queries and keys, and which may attend to which: (query, key)."""
+    """Return the positions of queries and keys, and a mask (query, key) of which may attend to
+    which."""
     zero, one = graph.constant(0), graph.constant(1)
     n_past = graph.op("Squeeze", past.length())
     n_all = graph.op("Add", n_past, graph.size(tokens, 1))

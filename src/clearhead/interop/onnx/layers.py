@@ -1,4 +1,5 @@
-"""Our parts in ONNX's terms: for each of them, the nodes that compute what its `forward` does."""
+"""Writes clearhead's parts as ONNX: for each part, the nodes that compute what its `forward`
+does."""
 
 import math
 from collections.abc import Callable
@@ -22,7 +23,7 @@ NOT_ALLOWED = torch.finfo(torch.float32).min / 2
 
 
 class RotationNodes(NamedTuple):
-    """cos and sin of the angles of each token's position."""
+    """The cosines and sines of the angles of each token's position."""
 
     cos: Value
     sin: Value
@@ -30,7 +31,7 @@ class RotationNodes(NamedTuple):
 
 
 class ViewNodes(NamedTuple):
-    """What an attention may attend to, as the values of the graph: see `parts/view.py`."""
+    """What an attention may attend to, as values of the graph: see `parts/view.py`."""
 
     bias: Value | None = None
     """The bias that is added to the scores: the mask, and ALiBi's penalty for distance."""
@@ -47,22 +48,22 @@ class KeysValuesNodes(NamedTuple):
 
 
 class ValueWatch:
-    """Gets the values inside each layer as they are made, and may return others to replace them.
-    This one returns them unchanged."""
+    """Receives the values inside each layer as they are made, and may return others to replace
+    them. This class returns them unchanged."""
 
     def note_weights(self, weights: Value) -> None:
-        """The weights of an attention."""
+        """Receive the weights of an attention."""
 
     def switch_heads(self, heads: Value) -> Value:
-        """The result of each head, before the output matrix."""
+        """Return the result of each head, before the output matrix."""
         return heads
 
     def switch_sublayer(self, change: Value) -> Value:
-        """What a sublayer adds to the stream."""
+        """Return what a sublayer adds to the stream."""
         return change
 
     def note_stream(self, stream: Value) -> None:
-        """The stream behind a sublayer."""
+        """Receive the stream after a sublayer."""
 
 
 UNWATCHED = ValueWatch()
@@ -77,8 +78,8 @@ def view(
     positions: Value = "",
     key_positions: Value = "",
 ) -> ViewNodes:
-    """`allowed` is True where a query may attend to a key. A stack brings its positions, which are
-    those of the queries; with a cache there are more keys."""
+    """Make the view of an attention. `allowed` is True where a query may attend to a key. A stack
+    passes its positions, which are those of the queries; with a cache, there are more keys."""
     bias = sees_any = rotation = None
     if allowed is not None:
         low, zero = graph.constant(NOT_ALLOWED), graph.constant(0.0)
@@ -102,23 +103,24 @@ def view(
 
 
 def as_float(graph: Graph, value: Value) -> Value:
-    """A mask or whole numbers as fp32."""
+    """Return a mask or whole numbers as fp32."""
     return graph.op("Cast", value, to=_FLOAT)
 
 
 def linear(graph: Graph, x: Value, layer: nn.Linear) -> Value:
-    """x·Wᵀ + b."""
+    """Compute x·Wᵀ + b."""
     product = graph.op("MatMul", x, graph.matrix(layer.weight))
     return with_bias(graph, product, layer.bias)
 
 
 def with_bias(graph: Graph, x: Value, bias: Tensor | None) -> Value:
-    """x, plus the bias if there is one."""
+    """Return x plus the bias, if there is one."""
     return x if bias is None else graph.op("Add", x, graph.weight(bias))
 
 
 def norm(graph: Graph, x: Value, part: Any) -> Value:
-    """A layer norm, or x / √(mean of x² + eps) · weight; x itself where there is no norm."""
+    """Compute a layer norm, or x / √(mean of x² + eps) · weight; without a norm, return x
+    itself."""
     if part is None:
         return x
     weight = graph.weight(part.weight)
@@ -132,7 +134,7 @@ def norm(graph: Graph, x: Value, part: Any) -> Value:
 
 
 def activation(graph: Graph, x: Value, config: ModelConfig) -> Value:
-    """The activation of feed-forward networks and of BERT's head."""
+    """Compute the activation of feed-forward networks and of BERT's head."""
     match config.feed_forward:
         case "relu":
             return graph.op("Relu", x)
@@ -145,7 +147,7 @@ def activation(graph: Graph, x: Value, config: ModelConfig) -> Value:
 
 
 def feed_forward(graph: Graph, x: Value, part: Any, config: ModelConfig) -> Value:
-    """W₂ · activation(W₁ · x), gated or not."""
+    """Compute W₂ · activation(W₁ · x), gated or not."""
     if isinstance(part, GatedFeedForward):
         gate = activation(graph, linear(graph, x, part.gate), config)
         inner = graph.op("Mul", gate, linear(graph, x, part.up))
@@ -157,7 +159,7 @@ def feed_forward(graph: Graph, x: Value, part: Any, config: ModelConfig) -> Valu
 def around(
     graph: Graph, x: Value, part: Residual, sublayer: Callable[[Value], Value], watch: ValueWatch
 ) -> Value:
-    """The residual connection around a sublayer, with its norm before or after."""
+    """Add the residual connection around a sublayer, with its norm before or after."""
     before = part.placement == "pre"
     change = watch.switch_sublayer(sublayer(norm(graph, x, part.norm) if before else x))
     joined = graph.op("Add", x, change) if part.residual else change
@@ -169,7 +171,7 @@ def around(
 def look_at(
     graph: Graph, x: Value, part: MultiHeadAttention, rotation: RotationNodes | None = None
 ) -> KeysValuesNodes:
-    """The keys and values of x."""
+    """Return the keys and values of x."""
     keys, values = (
         split_heads(graph, linear(graph, x, role), part.n_kv_heads, part.d_head)
         for role in (part.key, part.value)
@@ -185,7 +187,7 @@ def attention(
     view: ViewNodes,
     watch: ValueWatch,
 ) -> Value:
-    """softmax(Q·Kᵀ / √d_head)·V, merged and through the output matrix."""
+    """Compute softmax(Q·Kᵀ / √d_head)·V, merge the heads, and apply the output matrix."""
     queries = split_heads(graph, linear(graph, x, part.query), part.n_heads, part.d_head)
     queries = rotate(graph, queries, view.rotation, part.d_head)
     queries = graph.op("Div", queries, graph.constant(math.sqrt(part.d_head)))
@@ -204,12 +206,12 @@ def attention(
 
 
 def split_heads(graph: Graph, x: Value, n_heads: int, d_head: int) -> Value:
-    """(batch, length, heads · d_head) → (batch, heads, length, d_head)"""
+    """Reshape (batch, length, heads · d_head) → (batch, heads, length, d_head)."""
     return graph.op("Transpose", graph.reshape(x, 0, 0, n_heads, d_head), perm=[0, 2, 1, 3])
 
 
 def one_per_query_head(graph: Graph, x: Value, part: MultiHeadAttention) -> Value:
-    """Keys or values, repeated so that each query head has its own."""
+    """Repeat keys or values, so that each query head has its own."""
     group = part.n_heads // part.n_kv_heads
     if group == 1:
         return x
@@ -218,7 +220,7 @@ def one_per_query_head(graph: Graph, x: Value, part: MultiHeadAttention) -> Valu
 
 
 def rotate(graph: Graph, x: Value, rotation: RotationNodes | None, d_head: int) -> Value:
-    """Each pair of dimensions, turned by the angle of its position."""
+    """Rotate each pair of dimensions by the angle of its position."""
     if rotation is None:
         return x
     if rotation.pairs == "halves":
@@ -236,7 +238,7 @@ def rotate(graph: Graph, x: Value, rotation: RotationNodes | None, d_head: int) 
 
 
 def embed_tokens(graph: Graph, tokens: Value, table: TokenEmbedding) -> Value:
-    """A row of the table for each token, scaled."""
+    """Return the row of the table for each token, scaled."""
     vectors = graph.op("Gather", graph.weight(table.weight), tokens)
     if table.scale == 1.0:
         return vectors
@@ -252,8 +254,8 @@ def embed(
     real: Value | None,
     segments: Value | None = None,
 ) -> Value:
-    """Tokens, positions and segments, with a norm if there is one; padding becomes zeros. `real` is
-    a mask of numbers."""
+    """Embed tokens, positions and segments, with a norm if there is one; padding becomes zeros.
+    `real` is a mask of numbers."""
     x = embed_tokens(graph, tokens, table)
     added = part.positions
     if added is not None:
@@ -270,7 +272,7 @@ def embed(
 
 
 def logits(graph: Graph, x: Value, part: OutputProjection, table: TokenEmbedding) -> Value:
-    """A score per token of the vocabulary."""
+    """Return a score per token of the vocabulary."""
     weight = table.weight if part.weight is None else part.weight
     return with_bias(graph, graph.op("MatMul", x, graph.matrix(weight)), part.bias)
 

@@ -1,5 +1,5 @@
-"""How weights are stored. The graph computes in fp32 whatever the precision is: what is rounded is
-only what is stored, so that a comparison with the model of rounded weights is exact."""
+"""Stores weights in a given precision. The graph computes in fp32 whatever that precision is: only
+the stored numbers are rounded, so that a comparison with a model of rounded weights is exact."""
 
 from typing import NamedTuple
 
@@ -18,17 +18,17 @@ class Stored(NamedTuple):
 
     numbers: Tensor
     scales: Tensor | None = None
-    """For int8: what the numbers of each row are multiplied by."""
+    """For int8: the number by which the numbers of each row are multiplied."""
 
     def restored(self) -> Tensor:
-        """The weight with which the graph computes."""
+        """Return the weight with which the graph computes."""
         numbers = self.numbers.float()
         return numbers if self.scales is None else numbers * self.scales[:, None]
 
 
 def stored(weight: Tensor, precision: Precision) -> Stored:
-    """With int8, each row of a matrix has a scale of its own, and vectors stay in fp32: they are
-    few, and norms are sensitive to them."""
+    """Return a weight in this precision. With int8, each row of a matrix has a scale of its own.
+    Vectors stay in fp32, because they are few and norms are sensitive to rounding."""
     weight = weight.detach().float()
     if precision == "fp16":
         return Stored(weight.half())
@@ -40,6 +40,6 @@ def stored(weight: Tensor, precision: Precision) -> Stored:
 
 @torch.no_grad()
 def round_weights(model: Model, precision: Precision) -> None:
-    """Gives the model the weights that a file of this precision holds."""
+    """Give the model the weights that a file of this precision holds."""
     for weight in model.parameters():
         weight.copy_(stored(weight, precision).restored())

@@ -1,4 +1,5 @@
-"""An exported folder, run by onnxruntime: as a whole, or piece by piece with a cache."""
+"""Runs an exported folder with onnxruntime: on all tokens at once, or piece by piece with a
+cache."""
 
 from pathlib import Path
 from typing import Any
@@ -16,7 +17,7 @@ FOLDER = "onnx"
 
 
 def need_onnx() -> None:
-    """Raises if what writes and runs a graph is not installed."""
+    """Raises if the libraries that write and run a graph are not installed."""
     try:
         import onnx  # noqa: F401
         import onnxruntime  # noqa: F401
@@ -28,7 +29,7 @@ def need_onnx() -> None:
 
 
 def open_graph(path: Path) -> Any:
-    """The session that runs a file."""
+    """Return the session that runs a file."""
     import onnxruntime
 
     options = onnxruntime.SessionOptions()
@@ -38,7 +39,7 @@ def open_graph(path: Path) -> Any:
 
 
 class OnnxFolder:
-    """The graphs of a folder. Tensors go in and come out by the names that the files have."""
+    """The graphs of a folder. Their inputs and outputs have the names that the files use."""
 
     def __init__(self, folder: Path, precision: Precision) -> None:
         self._sessions: dict[str, Any] = {}
@@ -48,9 +49,9 @@ class OnnxFolder:
                 self._sessions[name] = open_graph(path)
 
     def logits(self, given: dict[str, Tensor], *, tokens_at_once: int | None = None) -> Tensor:
-        """The logits of everything at once, or of `tokens_at_once` tokens at a time, each time with
-        the cache of the calls before. `given` has the names that transformers has for the arguments
-        of a model."""
+        """Return the logits of all tokens, computed at once, or `tokens_at_once` tokens at a time,
+        each time with the cache of the earlier calls. `given` uses the names that transformers has
+        for the arguments of a model."""
         inputs = {name: tensor.numpy() for name, tensor in given.items()}
         if ENCODER in self._sessions:
             inputs = self._with_source(inputs)
@@ -80,7 +81,8 @@ class OnnxFolder:
         }
 
     def _empty_past(self, name: str, n_rows: int) -> dict[str, Any]:
-        """The empty past that transformers.js makes, from the shapes that the file declares."""
+        """Return the empty past that transformers.js makes, with the shapes that the file
+        declares."""
         return {
             node.name: np.zeros((n_rows, node.shape[1], 0, node.shape[3]), dtype=np.float32)
             for node in self._sessions[name].get_inputs()

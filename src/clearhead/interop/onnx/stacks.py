@@ -1,4 +1,4 @@
-"""A stack of layers, and what makes logits of its stream, as nodes of a graph."""
+"""Writes a stack of layers, and what makes logits from its stream, as nodes of a graph."""
 
 from collections.abc import Callable
 from typing import Any, NamedTuple
@@ -21,7 +21,7 @@ class SourceNodes(NamedTuple):
 
 
 Extend = Callable[[int, KeysValuesNodes], KeysValuesNodes]
-"""Puts the new keys and values of a layer after those of earlier calls."""
+"""Appends the new keys and values of a layer to those of earlier calls."""
 
 
 def through_layers(
@@ -35,7 +35,7 @@ def through_layers(
     extend: Extend = lambda _, new: new,
     watch: ValueWatch = UNWATCHED,
 ) -> Value:
-    """All layers of an encoder or a decoder, without the final norm."""
+    """Apply all layers of an encoder or a decoder, without the final norm."""
     for index, layer in enumerate(stack.layers):
         assert isinstance(layer, EncoderLayer | DecoderLayer)
 
@@ -60,7 +60,8 @@ def through_layers(
 
 
 def scores(graph: Graph, x: Value, model: Model) -> Value:
-    """The logits of the stream after the last layer: of tokens or, for a classifier, of labels."""
+    """Return the logits of the stream after the last layer: scores of tokens or, for a classifier,
+    of labels."""
     match model:
         case Seq2Seq():
             x = layers.norm(graph, x, model.decoder.norm)
