@@ -11,8 +11,9 @@ from clearhead.config import DataConfig
 from clearhead.errors import DataError, InputError
 from clearhead.intake.other_formats import refuse_other_formats
 from clearhead.intake.own_text import OwnText, data_settings
-from clearhead.localise.catalogues import Catalogue, read_pairs
+from clearhead.localise.catalogues import Catalogue, read_all_pairs, read_pairs
 from clearhead.localise.filling import Draft, fill, memory_of
+from clearhead.localise.language_codes import is_same_language
 from tests.localise.catalogues import PO, XLIFF_1, XLIFF_2, check_with_msgfmt
 
 pytest.importorskip("translate")
@@ -203,3 +204,58 @@ def test_the_command_fills_a_catalogue_and_refuses_to_read_it_as_lines(
     assert "of 9 entries, 2 stay as they were, 1 are from the memory" in capsys.readouterr().out
     check_with_msgfmt(out)
     assert po.read_text(encoding="utf-8") == PO
+
+
+def catalogue(path: Path, language: str, *entries: tuple[str, str]) -> Path:
+    head = f'"Content-Type: text/plain; charset=UTF-8\\n"\n"Language: {language}\\n"'
+    body = "".join(f'\nmsgid "{source}"\nmsgstr "{target}"\n' for source, target in entries)
+    path.write_text(f'msgid ""\nmsgstr ""\n{head}\n{body}', encoding="utf-8")
+    return path
+
+
+def test_a_catalogue_for_another_language_than_the_model_s_is_refused(
+    tmp_path: Path, model: clearhead.TextModel
+):
+    german = catalogue(tmp_path / "x.po", "de_DE", ("Open", ""))
+    before = german.read_bytes()
+    with pytest.raises(DataError, match=r"is for 'de_DE', .* translates into 'zh'; use a model"):
+        model.fill_catalogue(german)
+    assert german.read_bytes() == before
+    traditional = catalogue(tmp_path / "y.po", "zh_TW", ("Open", ""))
+    with pytest.raises(DataError, match="is for 'zh_TW'"):
+        model.fill_catalogue(traditional)
+
+
+def test_catalogues_to_learn_from_are_of_one_language_and_translated(tmp_path: Path):
+    german = catalogue(tmp_path / "de.po", "de", ("Open", "Auf"))
+    austrian = catalogue(tmp_path / "at.po", "de_AT", ("Close", "Zu"))
+    french = catalogue(tmp_path / "fr.po", "fr", ("Open", "Ouvert"))
+    empty = catalogue(tmp_path / "empty.po", "fr", ("Open", ""))
+    assert len([*read_all_pairs([german, austrian])]) == 2
+    with pytest.raises(DataError, match=r"into 'de' and .*fr\.po into 'fr', but a model"):
+        data_settings(OwnText.catalogues(german, french), tmp_path / "text", ("source", "target"))
+    with pytest.raises(DataError, match="no entry has a finished translation to learn from"):
+        data_settings(OwnText.catalogues(empty), tmp_path / "text", ("source", "target"))
+
+
+@pytest.mark.parametrize(
+    ("name", "what"),
+    [
+        ("x.json", r"is JSON, neither PO nor XLIFF; make a PO of it: json2po -t SOURCE\.json "),
+        ("x.csv", "is a table, neither PO nor XLIFF; give a catalogue"),
+        ("x.mo", "is a compiled catalogue, .* msgunfmt "),
+        ("x.bin", "is no catalogue, neither PO nor XLIFF; give a catalogue"),
+    ],
+)
+def test_what_is_no_catalogue_is_named_with_what_makes_one(name: str, what: str, tmp_path: Path):
+    (tmp_path / name).write_text("{}")
+    with pytest.raises(DataError, match=what):
+        Catalogue(tmp_path / name)
+    with pytest.raises(DataError, match=r"there is no file .*; check the path"):
+        Catalogue(tmp_path / "none.po")
+
+
+def test_codes_name_one_language_or_two():
+    same = [("zh", "zh_CN"), ("zh-Hans", "zh_CN"), ("de", "de_AT"), ("no", "nb"), ("pt_BR", "pt")]
+    assert all(is_same_language(*pair) for pair in same)
+    assert not any(is_same_language("zh", other) for other in ("zh_TW", "zh-Hant", "de", "ja"))

@@ -19,7 +19,9 @@ from clearhead.intake.unpack import open_bytes
 from clearhead.localise.catalogues import Catalogue, TranslatedPair, read_pairs
 from clearhead.localise.filling import Draft, Filled, fill, memory_of
 from clearhead.localise.glossary import TermUse, as_glossary
+from clearhead.localise.language_codes import is_same_language
 from clearhead.localise.masking import MaskedText
+from clearhead.serving.languages import pair_in_name
 
 
 def fill_open_entries(
@@ -27,6 +29,7 @@ def fill_open_entries(
 ) -> Filled:
     """Fill the open entries of a PO or XLIFF file, and write the result to `output`."""
     catalogue, translator = Catalogue(path), _CatalogueTranslator(model, engine, path, options)
+    _refuse_other_language(catalogue, model.name)
     own_pairs = (pair for entry in catalogue.entries for pair in entry.translated)
     memories = [as_path("memory", memory) for memory in options.memory]
     others = (pair for memory in memories for pair in _remembered(memory, catalogue.language))
@@ -37,6 +40,19 @@ def fill_open_entries(
     filled.terms_used = sum(term.is_used for term in translator.terms)
     catalogue.write(output)
     return filled
+
+
+def _refuse_other_language(catalogue: Catalogue, name: str) -> None:
+    """Raises if a catalogue is for another language than the one that the model's name says."""
+    pair, language = pair_in_name(name), catalogue.stated_language
+    if pair is None or language is None or is_same_language(pair.target, language):
+        return
+    says = "Language" if catalogue.kind == "po" else "target language"
+    raise DataError(
+        f"{catalogue.path} is for {language!r}, as its {says} says, but {name} translates into "
+        f"{pair.target!r}; use a model that translates into {language!r}, or correct the {says} in "
+        "the file"
+    )
 
 
 class _CatalogueTranslator:

@@ -16,7 +16,7 @@ from clearhead.files import NewFile
 from clearhead.intake.own import OwnData, check_name, own_labels, own_table
 from clearhead.intake.proposal import LABELS_AT_MOST
 from clearhead.intake.recognise import HEAD, check_head
-from clearhead.localise.catalogues import ENDINGS, check_can_localise, read_pairs
+from clearhead.localise.catalogues import ENDINGS, check_can_localise, read_all_pairs
 from clearhead.text.tokenizer import check_is_text
 
 N_PLACEHOLDERS = 32
@@ -88,7 +88,7 @@ class OwnText:
             raise InputError("paths= is missing; give the catalogues")
         files = [as_path("paths", path) for path in paths]
         check_can_localise()
-        pairs = (pair._asdict() for file in files for pair in read_pairs(file))
+        pairs = (pair._asdict() for pair in read_all_pairs(files))
         return cls(template="my-pairs", what="pairs", rows=pairs, placeholders=N_PLACEHOLDERS)
 
     @classmethod

@@ -5,7 +5,8 @@ stays unchanged."""
 import gettext
 import io
 import re
-from collections.abc import Iterator
+import shlex
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
@@ -13,6 +14,7 @@ from typing import Any, Literal, NamedTuple
 
 from clearhead.errors import ClearheadError, DataError
 from clearhead.files import write_whole
+from clearhead.localise.language_codes import is_same_language
 from clearhead.localise.spans import SpanRules, rules_of
 from clearhead.localise.xliff_inline import InlineElements
 
@@ -30,6 +32,23 @@ _PO_ENTRY = re.compile(rb'(?:domain|msgctxt|msgid)\s*"')
 SINGLE_FORM = 5
 """gettext's own limit (OFTEN in msgl-check.c): a form that is used for at most this many of the
 numbers up to 1000 may leave the number out."""
+_OTHERS = {
+    ".csv": ("a table", "give a catalogue (.po, .xlf, .xliff)"),
+    ".tsv": ("a table", "give a catalogue (.po, .xlf, .xliff)"),
+    ".json": ("JSON", "make a PO of it: json2po -t SOURCE{ending} {path} {made}"),
+    ".mo": ("a compiled catalogue", "make a PO of it: msgunfmt {path} -o {made}"),
+    ".properties": (
+        "a Java properties file",
+        "make a PO of it: prop2po -t SOURCE{ending} {path} {made}",
+    ),
+    ".strings": ("Apple's strings", "make a PO of it: prop2po -t SOURCE{ending} {path} {made}"),
+    ".ts": ("a catalogue of Qt Linguist", "make a PO of it: ts2po {path} {made}"),
+    ".yaml": ("YAML", "make a PO of it: yaml2po -t SOURCE{ending} {path} {made}"),
+    ".yml": ("YAML", "make a PO of it: yaml2po -t SOURCE{ending} {path} {made}"),
+    ".tmx": ("a translation memory", "give a catalogue, and this file as its memory"),
+    ".txt": ("plain text", "its lines are translated as the input of clearhead translate"),
+}
+"""What other files are, by the endings of their names, and what to do with each."""
 
 
 def kind_of_catalogue(head: bytes) -> CatalogueKind | None:
@@ -111,13 +130,17 @@ class Catalogue:
             if path.stat().st_size > MAX_BYTES:
                 raise DataError(f"{path} has more than {MAX_BYTES:,} bytes; split it")
             content = path.read_bytes()
+        except FileNotFoundError:
+            raise DataError(f"there is no file {path}; check the path") from None
         except OSError as error:
             raise DataError(f"{path} cannot be read ({error.strerror}); check the path") from None
         self.kind = kind_of_catalogue(content[:HEAD])
         if self.kind not in ("po", "xliff"):
-            raise DataError(f"{path} is neither PO nor XLIFF; convert it first")
+            raise DataError(f"{path} is {_what(path)}, neither PO nor XLIFF; {_remedy(path)}")
         self.store = _parse(path, self.kind, content)
-        self.language: str = self.store.gettargetlanguage() or path.stem
+        self.stated_language: str | None = self.store.gettargetlanguage() or None
+        """The language of the translations, as the file itself says; None: it does not."""
+        self.language: str = self.stated_language or path.stem
         self.forms = _plural_forms(self.store) if self.kind == "po" else None
         self.left_out = 0
         """Entries that cannot be filled: their plural forms are not known."""
@@ -156,6 +179,46 @@ def read_pairs(path: Path) -> Iterator[TranslatedPair]:
     """Return the pairs that people have translated in a catalogue, in its order."""
     for entry in Catalogue(path).entries:
         yield from entry.translated
+
+
+def read_all_pairs(paths: Sequence[Path]) -> Iterator[TranslatedPair]:
+    """Return the pairs of several catalogues, from which a model is to learn. Raises if they are
+    translations into different languages, or if there are no pairs."""
+    first: Catalogue | None = None
+    is_empty = True
+    for path in paths:
+        catalogue = Catalogue(path)
+        language = catalogue.stated_language
+        if first is None or first.stated_language is None:
+            first = catalogue
+        elif language is not None and not is_same_language(first.stated_language, language):
+            raise DataError(
+                f"{first.path} translates into {first.stated_language!r} and {path} into "
+                f"{language!r}, but a model learns one target language; give the catalogues of "
+                "one language"
+            )
+        for entry in catalogue.entries:
+            for pair in entry.translated:
+                is_empty = False
+                yield pair
+    if is_empty:
+        raise DataError(
+            f"{', '.join(map(str, paths))}: no entry has a finished translation to learn from "
+            "(drafts, which are marked as fuzzy, do not count); give catalogues that people have "
+            "translated"
+        )
+
+
+def _what(path: Path) -> str:
+    return _OTHERS.get(path.suffix.lower(), ("no catalogue",))[0]
+
+
+def _remedy(path: Path) -> str:
+    _, remedy = _OTHERS.get(path.suffix.lower(), ("", "give a catalogue (.po, .xlf, .xliff)"))
+    here, made = (shlex.quote(str(file)) for file in (path, path.with_suffix(".po")))
+    written = remedy.format(path=here, made=made, ending=path.suffix)
+    explained = " (SOURCE is the file of the source language)" if "SOURCE" in remedy else ""
+    return written + explained
 
 
 def check_can_localise() -> None:

@@ -6,6 +6,7 @@ from collections.abc import Collection
 from typing import Any
 
 from clearhead.decoding.sentences import LanguagePair
+from clearhead.localise.language_codes import TRADITIONAL
 
 NAMES = {
     "af": "Afrikaans", "am": "Amharic", "ar": "Arabic", "az": "Azerbaijani", "be": "Belarusian",
@@ -29,7 +30,6 @@ NAMES = {
     "zu": "Zulu",
 }  # fmt: skip
 _AT_THE_END = re.compile(r"(?:^|[-_.\s])([a-z]{2,3}(?:-Hant)?)-([a-z]{2,3}(?:-Hant)?)$")
-_TRADITIONAL = {"hant", "tw", "hk", "mo"}
 MAX_CODE = 35
 """The highest number of characters; a longer text is no code of a language (RFC 5646)."""
 
@@ -55,7 +55,7 @@ def find_language(code: str, supported: Collection[str]) -> str | None:
         return None
     first, *rest = re.split("[-_]", code.strip().lower())
     chinese = first == "zh" and "hans" not in rest
-    traditional = first == "zt" or (chinese and bool(_TRADITIONAL.intersection(rest)))
+    traditional = first == "zt" or (chinese and bool(TRADITIONAL.intersection(rest)))
     preferred = "zh-Hant" if traditional else first
     by_lower = {language.lower(): language for language in supported}
     for candidate in ("-".join([first, *rest]), preferred.lower()):
