@@ -153,12 +153,13 @@ def nearest(word: str, known: Iterable[str]) -> str:
     return f"did you mean {close!r}?" if close else "choose one of " + ", ".join(map(repr, known))
 
 
-def closest(word: str, known: Iterable[str]) -> str | None:
-    """The known word that looks most like this one, if any does."""
+def closest(word: str, known: Iterable[str], cutoff: float = 0.6) -> str | None:
+    """The known word that looks most like this one, if any does: 1 is the same word, and 0.6 a word
+    that shares more than half of its letters, in order."""
     word = str(word)
     if len(word) > MAX_WORD:
         return None
-    return next(iter(get_close_matches(word, list(known), n=1)), None)
+    return next(iter(get_close_matches(word, list(known), n=1, cutoff=cutoff)), None)
 
 
 def _shortened(text: str, most: int) -> str:

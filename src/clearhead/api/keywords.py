@@ -7,10 +7,13 @@ import textwrap
 import warnings
 from collections.abc import Callable, Mapping
 from dataclasses import MISSING, fields
-from typing import Any, TypeVar
+from functools import wraps
+from typing import Any, TypeVar, cast
 
 from clearhead.config.explain import explanations
-from clearhead.errors import nearest
+from clearhead.config.recipe import recipe_keys
+from clearhead.config.usual_names import remedy_for_key
+from clearhead.errors import closest, nearest
 
 F = TypeVar("F", bound=Callable[..., Any])
 T = TypeVar("T")
@@ -48,9 +51,35 @@ def takes(*options: type) -> Callable[[F], F]:
             for name, meaning in explained.items()
         ]
         function.__doc__ = "\n".join([inspect.getdoc(function) or "", "", *lines])
-        return function
+        takes_more = any(p.kind is p.VAR_KEYWORD for p in signature.parameters.values())
+        return function if takes_more else _naming_the_nearest(function, signature)
 
     return decorate
+
+
+def _naming_the_nearest(function: F, signature: inspect.Signature) -> F:
+    """Let the function name the nearest keyword if it is called with one that it does not have."""
+
+    @wraps(function)
+    def call(*arguments: Any, **keywords: Any) -> Any:
+        for name in keywords:
+            if name not in signature.parameters:
+                called = f"{function.__name__} has no option {name!r}"
+                raise TypeError(f"{called}; {_remedy(name, list(signature.parameters))}")
+        return function(*arguments, **keywords)
+
+    return cast(F, call)
+
+
+def _remedy(name: str, known: list[str]) -> str:
+    """Name the nearest option, or else the key of a recipe that is meant."""
+    if closest(name, known, 0.75) is None and "recipe" in known:
+        remedy = remedy_for_key(name, recipe_keys())
+        if remedy is not None and (key := remedy.split("'")[1::2]):
+            table, _, option = key[0].partition(".")
+            change = f"clearhead.recipe(…, {table}={{{option!r}: …}})"
+            return f"a recipe has {key[0]!r}: give {change} as the recipe"
+    return nearest(name, known)
 
 
 def chosen(kind: type[T], keywords: Mapping[str, Any]) -> T:

@@ -12,6 +12,7 @@ from random import Random
 from typing import Any, NamedTuple
 
 from clearhead.api.keywords import takes
+from clearhead.api.languages import warn_of_other_language
 from clearhead.api.locating import given_or_shipped
 from clearhead.api.old_calls import old_own_text
 from clearhead.api.paths import PREPARED
@@ -22,6 +23,7 @@ from clearhead.config.checks import as_path
 from clearhead.config.recipe import TEMPLATES, load_recipe
 from clearhead.config.tasks import NewOptions
 from clearhead.data.same_text import data_of_run
+from clearhead.decoding.opening import run_name
 from clearhead.errors import ClearheadError, InputError, Message, function, setting
 from clearhead.evaluation.baseline import can_measure_baseline, cross_validated
 from clearhead.files import write_whole
@@ -39,6 +41,7 @@ from clearhead.training.start import recipe_from
 _stages = logging.getLogger("clearhead.progress")
 TEXT = Path("text")
 READ_FOR_BASELINE = 50_000  # number of texts; larger corpora are sampled
+READ_FOR_LANGUAGE = 500
 WIDTH = 80
 
 
@@ -95,6 +98,7 @@ def recipe_for(
     data = _data(request, template)
     _stages.info("looking for defects in the text")
     defects = find_defects(data)
+    _warn_of_other_languages(request, data)
     template = replace(template, name=request.name, data=data)
     _stages.info("counting the text, training a tokenizer on a sample of it")
     sized = size_recipe(template, float(options.minutes), threads=threads)
@@ -170,6 +174,20 @@ def _data(request: _Request, template: Recipe) -> DataConfig:
     data = replace(data, skip=tuple(dict.fromkeys(skipped)))
     check_files(data)
     return data
+
+
+def _warn_of_other_languages(request: _Request, data: DataConfig) -> None:
+    """Warn if a side of the pairs is in another language than the name of the first model says, or
+    that of the recipe."""
+    if data.task != "pairs":
+        return
+    name = request.name if request.first is None else run_name(request.first)
+    reader = split_reader(replace(data, held_out=0.0, held_out_test=0.0, clean=()), "train")
+    reader.sieve.has_recipe = False  # it is being made
+    documents = islice(reader.documents(Cursor(), {}), READ_FOR_LANGUAGE)
+    rows = [document.texts for document in documents]
+    for number, side in enumerate(data.sides):
+        warn_of_other_language([row[number] for row in rows], name, side=side)
 
 
 def _with_rehearsal(request: _Request, recipe: Recipe) -> tuple[Recipe, list[str]]:

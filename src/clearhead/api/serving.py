@@ -1,6 +1,7 @@
 """Serves models over HTTP."""
 
 import asyncio
+import logging
 import re
 import threading
 from collections.abc import Iterable
@@ -30,6 +31,7 @@ PACKAGES = (
     "ctranslate2", "httptools", "prometheus_client", "py3langid", "python_multipart", "sentencex",
     "starlette", "uvicorn",
 )  # fmt: skip
+_log = logging.getLogger("clearhead")
 _NAMED = re.compile(r"([\w.-]{1,60})=(.+)", flags=re.ASCII)
 
 
@@ -182,6 +184,13 @@ def _to_serve(name: str | None, model: TextModel) -> "ModelToServe":
             "model", called, "does not end in a pair of languages",
             f"name it, for example: de-en={model.folder}",
         )  # fmt: skip
+    own = pair_in_name(run_name(model.folder))
+    if own is not None and own != pair:
+        _log.warning(
+            f"{called}={model.folder} serves {pair.source} to {pair.target}, but the name of the "
+            f"folder says {own.source} to {own.target}: if the folder is right, the translations "
+            f"are in the wrong language; serve it as {own}={model.folder}"
+        )
     return ModelToServe(name=called, folder=folder, pair=pair, opened=model)
 
 

@@ -2,9 +2,10 @@
 
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Unpack, overload
+from typing import TYPE_CHECKING, Any, NoReturn, Unpack, overload
 
 from clearhead.api.keywords import chosen, takes
+from clearhead.api.languages import refuse_other_pair
 from clearhead.api.old_calls import OLD, answer_old
 from clearhead.api.results import Classified, Evaluation, classified
 from clearhead.api.text_attention import text_attention
@@ -63,6 +64,13 @@ class TextModel(TokenizedModel):
     """A model with its tokenizer. For a string, its methods return one answer; for a list (or a
     generator), a list of answers in the same order. For everything else, use `.model`, `.tokenizer`
     and `.config`."""
+
+    def __call__(self, *_: object) -> NoReturn:
+        """Raises, and says which method is meant."""
+        raise InputError(
+            "a model is not called with a text; use model.translate(text), model.generate(prompt) "
+            "or model.classify(text), and for tensors of tokens model.model(tokens)"
+        )
 
     @overload
     def translate(self, texts: str, **options: Unpack[Translating]) -> str: ...
@@ -277,6 +285,7 @@ def find_translations(
     engine = _engine(model, model.opened.translator, options)
     codec, names = model.opened.codec, _named(texts, names)
     pair = None if options.split is None else language_pair(options.split)
+    refuse_other_pair(pair, model.name)
     decoded = translate_texts(
         engine,
         codec,

@@ -8,7 +8,6 @@ import os
 import signal
 import sys
 from contextlib import nullcontext
-from difflib import get_close_matches
 from importlib import import_module
 from keyword import iskeyword
 
@@ -16,7 +15,7 @@ from clearhead import __version__
 from clearhead.cli.arguments import Arguments
 from clearhead.cli.spelling import as_flags, know_options
 from clearhead.cli.terminal import discard, output_may_close, text_only_terminal, visible
-from clearhead.errors import ClearheadError, Message, nearest
+from clearhead.errors import ClearheadError, Message, closest, nearest
 
 VERBS = {
     "calibrate": "make a translator's confidence predict its chrF++",
@@ -133,12 +132,25 @@ def _run(arguments: list[str]) -> int:
     if unknown:
         options = [option for action in parser._actions for option in action.option_strings]
         word = unknown[0].split("=")[0]
-        close = get_close_matches(word, options, n=1)
-        remedy = f"did you mean {close[0]!r}?" if close else f"see clearhead {verb} --help"
+        remedy = _remedy(word, options) or f"see clearhead {verb} --help"
         if not word.startswith("-") and hasattr(module, "SAY_WHAT"):
             remedy = module.SAY_WHAT
+        remedy = getattr(module, "INSTEAD", {}).get(word, remedy)
         raise ClearheadError(f"clearhead {verb} does not take {word!r}; {remedy}")
     return module.run(namespace)
+
+
+def _remedy(word: str, options: list[str]) -> str | None:
+    """Return what to write instead of an option that does not exist, if that can be told."""
+    from clearhead.config.usual_names import LIKE_ENOUGH, remedy_for_key  # help does not need it
+
+    keys = [option[2:] for option in options if "." in option]
+    plain = [option for option in options if "." not in option]
+    if not word.startswith("-"):
+        return None
+    if "." not in word and (close := closest(word, plain, LIKE_ENOUGH)):
+        return f"did you mean {close!r}?"
+    return remedy_for_key(word.lstrip("-"), keys, before="--") if keys else None
 
 
 def _overview() -> str:

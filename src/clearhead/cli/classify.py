@@ -22,6 +22,7 @@ from clearhead.cli.terminal import as_field
 from clearhead.config.options import ClassifyOptions
 
 CALLS = TextModel.label_probabilities
+SAY_WHAT = "the lines come through a pipe or from a file: --input FILE"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

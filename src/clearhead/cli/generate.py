@@ -25,6 +25,12 @@ from clearhead.config.options import GenerateOptions, SamplingOptions
 from clearhead.errors import ClearheadError
 
 CALLS = TextModel.continuations
+SAY_WHAT = "give the text as --prompt TEXT, or its lines with --input FILE"
+INSTEAD = dict.fromkeys(
+    ("--beam", "--n-best", "--length-penalty"),
+    "a language model draws its text, with --temperature, --top-k and --top-p (or --greedy)",
+)
+"""Options of another command that people expect here, and what to do instead."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -59,6 +65,10 @@ def run(namespace: argparse.Namespace) -> int:
         namespace.temperature = 0.0
     model, options = open_model(namespace), options_of(namespace, GenerateOptions)
     generate_continuations(model, [], options)  # raises before a line is read
+    if namespace.prompt == "" and not model.opened.codec.start_ids(options.start):
+        raise ClearheadError(
+            "--prompt is empty, and this model can only continue a text; give some words of it"
+        )
 
     def answer(chunk: list[tuple[int, str]]) -> list[str]:
         lines, first = [line for _, line in chunk], chunk[0][0]

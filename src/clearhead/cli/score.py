@@ -14,6 +14,7 @@ from clearhead.config.options import ScoreOptions
 from clearhead.errors import DataError
 
 CALLS = TextModel.token_scores
+SAY_WHAT = "the lines come through a pipe or from a file: --input FILE"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

@@ -12,6 +12,7 @@ from pathlib import Path
 
 from rich.cells import cell_len
 
+from clearhead.api.languages import warn_of_other_language
 from clearhead.api.results import Output
 from clearhead.api.text_model import TextModel, find_translations
 from clearhead.api.trained_run import TrainedRun
@@ -34,6 +35,12 @@ from clearhead.errors import ClearheadError, DataError
 from clearhead.inspection.attention import AttentionMap
 
 CALLS = TextModel.translations
+SAY_WHAT = "the text comes through a pipe or from a file: echo TEXT | clearhead translate MODEL"
+INSTEAD = dict.fromkeys(
+    ("--temperature", "--top-k", "--top-p", "--min-p", "--seed", "--greedy"),
+    "a translator searches for the best translation, with --beam (--beam 1 is greedy)",
+)
+"""Options of another command that people expect here, and what to do instead."""
 _OF_CATALOGUES = ("memory", "pieces", "leave_below")
 _OF_LINES = {
     "input": None,
@@ -45,6 +52,8 @@ _OF_LINES = {
     "attention": None,
 }
 """The options that are for lines, and their defaults."""
+ENOUGH_CHARACTERS = 4000
+"""Characters that tell in which language a file is; the whole of a shorter file is read first."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -170,6 +179,8 @@ def _translate_lines(namespace: argparse.Namespace, model: TextModel) -> int:
         greeting = "A line is translated when you press Enter; Ctrl-D ends."
         return talk(greeting, lambda *line: print(*translator([line]), sep="", end="", flush=True))
     status = answer_lines(namespace, translator)
+    if not translator.is_language_checked:
+        warn_of_other_language(translator.first_lines, model.name)
     if namespace.glossary is not None:
         print(_of_glossary(translator.n_terms, translator.n_terms_used), file=sys.stderr)
     return status
@@ -185,10 +196,14 @@ class _LineTranslator:
         self.picture: Path | None = namespace.attention
         """The file into which the first translation is drawn; None once it has been drawn."""
         self.n_terms = self.n_terms_used = 0
+        self.first_lines: list[str] = []
+        """The lines whose language is compared with the model's."""
+        self.is_language_checked = False
 
     def __call__(self, chunk: list[tuple[int, str]]) -> list[str]:
         """Return the answer to each of the numbered lines."""
         lines = [line for _, line in chunk]
+        self._check_language(lines)
         answers = find_translations(
             self.model, lines, self.options, names_of(chunk), n_best=self.options.n_best
         )
@@ -204,6 +219,15 @@ class _LineTranslator:
             _shown(self.namespace, number, line, outputs)
             for (number, line), outputs in zip(chunk, answers)
         ]
+
+    def _check_language(self, lines: list[str]) -> None:
+        """Warn once, as soon as there are enough lines to tell their language."""
+        if self.is_language_checked:
+            return
+        self.first_lines += lines
+        if sum(map(len, self.first_lines)) > ENOUGH_CHARACTERS:
+            warn_of_other_language(self.first_lines, self.model.name)
+            self.is_language_checked = True
 
     def _draw_once(self, line: str, best: Output) -> None:
         if self.picture is not None:

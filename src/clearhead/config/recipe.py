@@ -16,7 +16,8 @@ from clearhead.config.checks import user_path
 from clearhead.config.data import DataConfig
 from clearhead.config.model import ModelConfig
 from clearhead.config.train import TrainConfig
-from clearhead.errors import ClearheadError, ConfigError, nearest
+from clearhead.config.usual_names import remedy_for_key
+from clearhead.errors import ClearheadError, ConfigError, closest, nearest
 
 if TYPE_CHECKING:
     from jsonargparse import ArgumentParser
@@ -71,10 +72,18 @@ def load_recipe(name: str | Path, overrides: Sequence[tuple[str, str]] = ()) -> 
         remedy = f"{nearest(name, recipe_names())} (or give the path of a .toml file)"
         if Path(f"{name}.toml").is_file():
             remedy = f"give the name of a file with its extension: {name}.toml"
+        elif Path(name).is_file():
+            remedy = (
+                "that is a file, but not a recipe (.toml); if it is text of your own, make a "
+                "recipe for it with clearhead new"
+            )
         elif Path(name).is_dir():
             remedy = "that is a folder: give the path of a .toml file in it"
         elif name.endswith(".toml"):
-            remedy = "check the path, or make one: clearhead new NAME"
+            others = [str(other) for other in path.parent.glob("*.toml")]
+            close = closest(str(path), others, 0.75)
+            remedy = f"did you mean {close!r}?" if close else "check the path"
+            remedy += ", or make one: clearhead new NAME"
         raise ClearheadError(f"there is no recipe {name!r}; {remedy}")
     try:
         tables = tomllib.loads(path.read_text(encoding="utf-8-sig"))
@@ -85,7 +94,8 @@ def load_recipe(name: str | Path, overrides: Sequence[tuple[str, str]] = ()) -> 
     _refuse_what_data_decide([*in_file, *(key for key, _ in overrides)])
     for key, _ in overrides:
         if key not in recipe_keys():
-            raise ClearheadError(f"there is no key {key!r}; {nearest(key, recipe_keys())}")
+            remedy = remedy_for_key(key, recipe_keys()) or "clearhead describe lists every key"
+            raise ClearheadError(f"there is no key {key!r}; {remedy}")
     # A run's own recipe.toml has the name of its run.
     name = path.resolve().parent.name if path.name == "recipe.toml" else path.stem
     recipe = Recipe(name=name, **_parse(tables, overrides))
@@ -205,8 +215,9 @@ def _check_keys(tables: dict[str, Any], path: str) -> None:
         names = [field.name for field in fields(SECTIONS[section])]
         for key in table:
             if key not in names:
+                remedy = remedy_for_key(f"{section}.{key}", recipe_keys())
                 raise ClearheadError(
-                    f"{path}: there is no key {section}.{key}; {nearest(key, names)}"
+                    f"{path}: there is no key {section}.{key}; {remedy or nearest(key, names)}"
                 )
 
 

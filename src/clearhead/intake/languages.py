@@ -3,7 +3,7 @@ lines that are clearly in another language."""
 
 import re
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 _HAN_AND_KANA = re.compile(r"[\u3041-\u30fa\u3400-\u9fff\uac00-\ud7a3]")
@@ -19,6 +19,7 @@ SCRIPT_SHARE = 0.1  # of the letters; a name in another script has less
 
 ENOUGH = 25  # letters; a character of Chinese, Japanese or Korean counts as three
 MAJORITY = 0.5  # of the lines of a side: less, and the side has no language
+LENGTH = 4000  # characters that are read to tell the language of many texts
 CLEARLY = 40.0  # times as likely as the side's own language
 BETWEEN_TWO = 4.0  # times as likely as the other side's, on average over both sides
 
@@ -102,6 +103,32 @@ def _plain(text: str, enough: int = ENOUGH) -> str:
     words = " ".join(_MARKUP.sub(" ", text).split())
     letters = sum(map(str.isalpha, words)) + 2 * len(_HAN_AND_KANA.findall(words))
     return words if letters >= enough else ""
+
+
+_ALIKE = ({"da", "nb", "nn", "no"}, {"bs", "hr", "sr"}, {"id", "ms"}, {"cs", "sk"}, {"gl", "pt"})
+"""Languages that the detector confuses."""
+
+
+def other_language(texts: Iterable[str], expected: str) -> str | None:
+    """Return the language of texts that clearly are not in the expected one, or "" if only that is
+    clear; None if they may be in it. Without py3langid, only scripts tell languages apart."""
+    words = " ".join(_MARKUP.sub(" ", " ".join(texts)).split())[:LENGTH]
+    own, letters = expected.split("-")[0].lower(), sum(map(str.isalpha, words))
+    eastern = len(_HAN_AND_KANA.findall(words))
+    if eastern > letters / 2:
+        script = _by_script(words)
+        return None if own in (script, "yue") or (own == "ja" and letters < ENOUGH) else script
+    if own in ("zh", "ja", "ko", "yue") and (eastern or len(words.split()) < 3):
+        return None
+    other = "" if own in ("zh", "ja", "ko", "yue") else None
+    if letters < 2 * ENOUGH or not can_tell_languages():
+        return other
+    ranked = _identifier().rank(words.lower() if words.isupper() else words)
+    (best, likely), chances = ranked[0], dict(ranked)
+    alike = next((group for group in _ALIKE if own in group), {own})
+    if own not in chances or best in alike:
+        return other
+    return best if likely > CLEARLY * chances[own] else other
 
 
 def length_in_letters(text: str) -> int:
