@@ -4,12 +4,16 @@ import json
 import random
 import shutil
 import subprocess
+import tarfile
 from pathlib import Path
 
 import pytest
 
+import clearhead as ch
+from clearhead.api.languages import warn_of_other_language
 from clearhead.cli import main
 from clearhead.config import DataConfig
+from clearhead.errors import ClearheadError, DataError, InputError
 from clearhead.intake.cleaning import find_defects
 from clearhead.intake.out_of_step import place_of_departure
 
@@ -213,3 +217,199 @@ def test_swapped_pairs_are_found_even_if_they_are_half(n_swapped: int, tmp_path:
     found = {each.place.number - 1 for each in find_defects(config).of("swapped")}
     others = set(range(910)) - swapped  # half of them: either order may be the usual one
     assert found == swapped or (n_swapped == 455 and found == others)
+
+
+def archive(name: str, mode: str) -> str:
+    """A tar archive with a text in it."""
+    write("corpus.txt", "A line of text.\n" * 999)
+    with tarfile.open(name, mode) as file:  # type: ignore[call-overload]
+        file.add("corpus.txt")
+    return name
+
+
+@pytest.mark.parametrize("name", ["c.tar", "c.tgz", "c.tar.gz", "c.txt"])
+def test_a_tar_archive_is_called_one(name: str, said):
+    path = archive(name, "w:gz" if "gz" in name else "w")
+    for how in ("--text", "--table") if name != "c.txt" else ("--text",):
+        message = said("new", "mine", how, path)
+        assert "is an archive (tar); unpack it" in message and "tar -xf " in message
+
+
+@pytest.mark.parametrize(
+    "content",
+    [b"text\n" * 20 + bytes(40) + b"text\n" * 20, b"abc\0\0" * 3 + bytes(range(256)) * 20],
+)
+def test_a_file_with_zero_bytes_is_no_text(content: bytes, said):
+    assert "is not text: " in said("new", "mine", "--text", write("x.txt", content))
+    assert "is not text: " in said("translate", "copy-task", "--input", "x.txt")
+
+
+def test_a_nested_file_of_translations_is_said_to_be_one(said):
+    inner = {"open": "Open", "close": "Close", "help": {"about": "About"}}
+    write("en.json", json.dumps({"menu": inner}))
+    assert "(i18n JSON), and no table of rows" in said("new", "mine", "--table", "en.json")
+
+
+@pytest.mark.parametrize(
+    ("words", "remedy"),
+    [
+        (["train", "copy-task", "--train.learning_rate", "3"], "did you mean '--train.lr'?"),
+        (["train", "copy-task", "--lr", "3"], "did you mean '--train.lr'?"),
+        (["train", "copy-task", "--batch-size", "3"], "did you mean '--batches.batch_size'?"),
+        (["train", "copy-task", "--model.n_embd", "3"], "did you mean '--model.d_model'?"),
+        (["train", "copy-task", "--train.hidden_size=3"], "did you mean '--model.d_model'?"),
+        (["train", "copy-task", "--model.num_layers", "3"], "did you mean '--model.n_layers'?"),
+        (["train", "copy-task", "--dropout", "0"], "did you mean '--model.p_dropout'?"),
+        (["train", "copy-task", "--seed", "0"], "did you mean '--train.seed'?"),
+        (["train", "copy-task", "--train.device", "cuda"], "on the accelerator that torch finds"),
+        (["train", "copy-task", "--train.zzz", "3"], "see clearhead train --help"),
+        (["translate", "copy-task", "hello"], "echo TEXT | clearhead translate MODEL"),
+        (["translate", "copy-task", "--temperature", "1"], "with --beam (--beam 1 is greedy)"),
+        (["generate", "shakespeare-char", "hello"], "give the text as --prompt TEXT"),
+        (
+            ["generate", "shakespeare-char", "--beam", "4"],
+            "with --temperature, --top-k and --top-p",
+        ),
+        (["generate", "shakespeare-char", "--prompt", ""], "--prompt is empty, and this model"),
+        (["generate", "shakespeare-char", "--top-p", "90"], "did you mean --top-p 0.9?"),
+        (["translate", "copy-task", "--catalogue", "x.po", "--leave-below", "40"], "-below 0.4?"),
+        (["translate", "a text to translate"], "it looks like a text, where the model is expected"),
+        (["export", "copy-task", "out"], "needs --to huggingface|ctranslate2|onnx|web; see"),
+        (["new", "mine", "--text", ""], "--text is empty; give the path of a file or a folder"),
+        (["translate", "tatoeba-en-zh", "--split", "zh-en"], "translates en to zh; give en-zh"),
+        (["calibrate", "copy-task"], "calibrate a copy (in Python: clearhead.load('copy-task')"),
+        (["evaluate", "copy-task", "--source", "no", "--reference", "no"], "there is no file no; "),
+        (
+            ["see", "copy-task", "1 2 3", "--html", "no/x.html"],
+            "make its folder first: mkdir -p no",
+        ),
+    ],
+)
+def test_what_is_written_as_elsewhere_is_answered_with_our_own(words, remedy: str, said):
+    message = said(*words)
+    assert remedy in message, message
+
+
+def test_files_of_the_wrong_kind_are_named_with_what_to_do(said):
+    write("own.txt", "A plain line.\n" * 9)
+    assert "give it as text: --text " in said("new", "mine", "--table", "own.txt")
+    assert "make a recipe for it with clearhead new" in said("prepare", "own.txt")
+    write("mine.toml", "")
+    assert "did you mean 'mien.toml'?" not in said("prepare", "mine.tomll")
+    assert "did you mean 'mine.toml'?" in said("prepare", "mien.toml")
+    Path("runs/first-run").mkdir(parents=True)
+    assert "did you mean 'runs/first-run'?" in said("translate", "frist-run")
+    Path("mine.toml").unlink()
+    rows = "".join(f"a cat {n} is here,eine Katze {n} ist hier\n" for n in range(60))
+    write("pairs.csv", f"source,target\n{rows}well, a dog is here,ein Hund ist hier\n")
+    message = said("new", "mine", "--table", "pairs.csv")
+    assert "line 62: the line has 3 column(s), but 2 are expected (a text with a sep" in message
+    labels = "".join(f"{'good' if n % 2 else 'bad'}\tthis is text {n} of many\n" for n in range(60))
+    write("labels.tsv", f"label\ttext\n{labels}")
+    message = said("new", "mine", "--table", "labels.tsv", "--columns", "label", "text")
+    assert "the text is first and the label second: --columns text label" in message
+
+
+@pytest.mark.parametrize("encoding", ["utf-16", "latin-1"])
+def test_lines_in_another_encoding_are_converted_by_a_command(encoding: str, said):
+    write("x.de", ("Der Hund läuft über die Straße.\n" * 5).encode(encoding))
+    for how in (
+        ["translate", "copy-task", "--input", "x.de"],
+        ["evaluate", "copy-task", "--source", "x.de", "--reference", "x.de"],
+    ):
+        message = said(*how)
+        assert "not UTF-8" in message and "iconv -f " in message and "x.utf8.de" in message
+
+
+def test_a_damaged_configuration_is_named_with_its_file(said):
+    shutil.copytree(ch.load("copy-task").folder, "damaged")
+    config = Path("damaged/config.json")
+    config.write_text(config.read_text("utf-8").replace('"n_heads": 4', '"n_heads": 7'), "utf-8")
+    assert "(in damaged/config.json)" in said("translate", "damaged")
+
+
+def test_code_that_fails_is_named_with_its_line_and_names_with_the_nearest(said):
+    write("own.py", "import torch\n\ndef build():\n    return torch.zeros(3).foo\n")
+    write("bad.py", "import torch\n\nx = undefined + 1\n")
+    assert "build() failed in own.py, line 4: AttributeError" in said("doctor", "own.py:build")
+    assert "own.py has no 'biuld'; did you mean 'build'?" in said("doctor", "own.py:biuld")
+    assert "there is no file 'onw.py'; did you mean 'own.py'?" in said("doctor", "onw.py:build")
+    assert "bad.py, line 3 cannot be imported: NameError" in said("doctor", "bad.py:x")
+
+
+GERMAN_LINES = [
+    "Der Hund geht mit der Katze in den Garten.",
+    "Wir gehen morgen in die Stadt.",
+] * 2
+ENGLISH_LINES = ["The dog goes into the garden with the cat today.", "We go to town tomorrow."] * 2
+
+
+@pytest.mark.parametrize(
+    ("texts", "side", "other"),
+    [
+        (["你好，世界。", "今天天气很好。"], "source", "seems to be Chinese"),
+        (GERMAN_LINES, "source", "seems to be German"),
+        (ENGLISH_LINES, "source", None),
+        (["Kitten and <b>x</b>", "OK"], "source", None),
+        (ENGLISH_LINES, "target", "translates into Chinese"),
+        (["用 git commit 提交。", "好"], "target", None),
+    ],
+)
+def test_text_in_another_language_than_the_name_says_is_warned_of(
+    texts: list[str], side: str, other: str | None, caplog: pytest.LogCaptureFixture
+):
+    pytest.importorskip("py3langid")
+    assert warn_of_other_language(texts, "tatoeba-en-zh", side=side) == (other is not None)
+    assert (other or "") in caplog.text
+    assert not warn_of_other_language(texts, "my-model", side=side)
+
+
+def test_scores_that_mean_nothing_are_warned_of(caplog: pytest.LogCaptureFixture):
+    pytest.importorskip("sacrebleu")
+    ch.evaluate(hypothesis=["你好。"] * 2, reference=["Hello."] * 2, resamples=0)
+    assert "no letter of the outputs occurs in the references" in caplog.text
+    caplog.clear()
+    ch.evaluate(hypothesis=["Hello."] * 2, reference=["Hello."] * 2, resamples=0)
+    assert "hold the same lines, so every score is that of a perfect output" in caplog.text
+    caplog.clear()
+    ch.evaluate("copy-task", source=["1 2"], reference=["1 2"], exact=True)
+    assert "source= and reference= hold the same lines" in caplog.text
+    with pytest.raises(DataError, match=r"has 1 lines and reference 2, .* must belong to line n"):
+        ch.evaluate("copy-task", source=["1 2"], reference=["1 2", "3"])
+
+
+def test_what_the_tokenizer_has_not_learnt_is_warned_of(caplog: pytest.LogCaptureFixture):
+    for model, prompt, warns in (
+        ("shakespeare-char", "你好", True),
+        ("shakespeare-char", "ROMEO: café", False),
+        ("hongloumeng", "hello world", True),
+        ("hongloumeng", "宝玉道", False),
+    ):
+        caplog.clear()
+        ch.load(model).generate(prompt, max_new=1)
+        assert ("the tokenizer has learnt no" in caplog.text) == warns, prompt
+
+
+def test_a_drawn_translation_is_said_to_be_drawn(caplog: pytest.LogCaptureFixture):
+    ch.see("copy-task", "1 2 3", temperature=0.5)
+    assert "temperature=0.5: the translation is drawn at random" in caplog.text
+
+
+def test_python_calls_are_answered_with_the_method_or_the_keyword():
+    with pytest.raises(InputError, match=r"use model\.translate"):
+        ch.load("copy-task")("hello")
+    with pytest.raises(TypeError, match=r"a recipe has 'train.steps': give .* train={'steps': …}"):
+        ch.train("copy-task", stepz=3)  # type: ignore[call-arg]
+    with pytest.raises(TypeError, match="train has no option 'foldr'; did you mean 'folder'"):
+        ch.train("copy-task", foldr=3)  # type: ignore[call-arg]
+    with pytest.raises(
+        ClearheadError, match=r"no key train\.learning_rate; did you mean 'train\.lr'"
+    ):
+        ch.recipe("copy-task", train={"learning_rate": 1})
+
+
+def test_models_of_two_kinds_are_not_compared():
+    one, other = (ch.load(name).model for name in ("copy-task", "shakespeare-char"))
+    for pair in ((one, other), (other, one)):
+        with pytest.raises(Exception, match="so the two cannot be compared; name two models of"):
+            ch.diff(*pair)

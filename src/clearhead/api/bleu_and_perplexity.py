@@ -19,7 +19,7 @@ from clearhead.config.evaluate import (
     TranslatorEvaluation,
 )
 from clearhead.data.same_text import check_text_of_run
-from clearhead.errors import ConfigError, DataError, InputError, setting
+from clearhead.errors import ConfigError, DataError, InputError, Message, setting
 from clearhead.evaluation.perplexity import LARGEST_SHOWN, Perplexity, perplexity
 from clearhead.evaluation.translation import (
     check_scoring,
@@ -29,9 +29,11 @@ from clearhead.evaluation.translation import (
     translation_scores,
 )
 from clearhead.intake.cleaning import split_reader
+from clearhead.intake.out_of_step import describe_departure
 from clearhead.intake.sources import Cursor, located
 
 stages = logging.getLogger("clearhead.progress")
+_log = logging.getLogger("clearhead")
 Other = TokenizedModel | LinesGiven | None
 """What a model or an output is compared with."""
 
@@ -84,10 +86,14 @@ def pairs_to_translate(
         return [p[0] for p in pairs], [p[1] for p in pairs], where
     sources = given_lines("source", source, "the lines to translate")
     references = given_lines("reference", reference, "their reference translations")
-    if len(sources) != len(references):
-        raise DataError(
-            f"source has {len(sources)} lines and reference {len(references)}; line n of one must "
-            "belong to line n of the other"
+    _check_in_step(_name("source", source), sources, _name("reference", reference), references)
+    if sources == references and sources:
+        _log.warning(
+            Message(
+                f"{setting('source')} and {setting('reference')} hold the same lines, so the "
+                "scores say how much the model copies; give the translations of the lines as "
+                f"{setting('reference', ...)}"
+            )
         )
     return sources, references, str(source) if isinstance(source, str | Path) else "given lines"
 
@@ -120,13 +126,49 @@ def measure_output(
         )
     theirs = None if against is None else given_lines("against", against, "the other output")
     for name, lines in {"hypothesis": mine, "against": theirs}.items():
-        if lines is not None and len(lines) != len(references):
-            raise DataError(
-                f"{name} has {len(lines)} lines and reference {len(references)}; line n of one "
-                "must belong to line n of the other"
+        if lines is None:
+            continue
+        path = hypothesis if name == "hypothesis" else against
+        _check_in_step(_name(name, path), lines, _name("reference", reference), references)
+        if lines == references:
+            _log.warning(
+                Message(
+                    f"{setting(name)} and {setting('reference')} hold the same lines, so every "
+                    "score is that of a perfect output; was one file named twice?"
+                )
             )
     where = str(hypothesis) if isinstance(hypothesis, str | Path) else "given lines"
     return _scores(mine, theirs, references, where, options)
+
+
+def _name(name: str, lines_given: Any) -> str:
+    return str(lines_given) if isinstance(lines_given, str | Path) else name
+
+
+def _check_in_step(name: str, lines: Sequence[str], other_name: str, others: Sequence[str]) -> None:
+    """Raises unless both texts have as many lines, with the place where they seem to part."""
+    if len(lines) != len(others):
+        raise DataError(
+            f"{name} has {len(lines):,} lines and {other_name} {len(others):,}, and line n of one "
+            f"must belong to line n of the other; {describe_departure(lines, others)}"
+        )
+
+
+def _warn_of_strange(outputs: Sequence[str], references: Sequence[str]) -> None:
+    """Warn if outputs and references have no letter in common: they are in different scripts."""
+    letters, others = (
+        {letter for line in lines for letter in line.casefold() if letter.isalnum()}
+        for lines in (outputs, references)
+    )
+    if letters and others and letters.isdisjoint(others):
+        _log.warning(
+            Message(
+                "no letter of the outputs occurs in the references, so the scores mean nothing: "
+                f"the references are in another language (they begin with {references[0][:40]!r}, "
+                f"the outputs with {outputs[0][:40]!r}); give translations into the language of "
+                f"the outputs as {setting('reference', ...)}"
+            )
+        )
 
 
 def _scores(
@@ -136,6 +178,7 @@ def _scores(
     where: str,
     options: ScoringOptions,
 ) -> Evaluation:
+    _warn_of_strange(mine, references)
     if options.exact:
         share = exact_share(mine, references, lowercase=options.lowercase)
         record = {"name": "exact", "value": share, "n_lines": len(mine)}

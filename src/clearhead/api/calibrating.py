@@ -91,7 +91,8 @@ def _refuse_others_folder(model: TextModel) -> None:
     if model.is_temporary or folder.is_relative_to(SHIPPED):
         raise FolderError(
             f"{folder.name} is temporary or part of the installed package, so it keeps no "
-            "calibration; save a copy with model.save(…) and calibrate that, or only measure: "
+            "calibration; calibrate a copy (in Python: "
+            f"clearhead.load({model.name!r}).save('copy')), or only measure: "
             f"{setting('save', False)}"
         )
 

@@ -6,10 +6,11 @@ from typing import Any, NamedTuple
 
 import torch
 
+from clearhead.api.paths import RUNS
 from clearhead.config import Recipe, load_recipe
 from clearhead.config.checks import as_path
 from clearhead.decoding.opening import RECIPE, how_to_make
-from clearhead.errors import FolderError, nearest
+from clearhead.errors import FolderError, closest, nearest
 from clearhead.interop.folders import has_file, read_json
 from clearhead.interop.huggingface.importing import import_model
 from clearhead.interop.model_folder import CONFIG, FORMAT
@@ -48,6 +49,8 @@ def locate(path: str | Path) -> Located:
         # Shipped weights are in half precision to save space; processors compute in fp32.
         return Located(folder, dtype=torch.float32)
     if not folder.is_dir():
+        if folder.is_file() and has_file(folder.parent, CONFIG):
+            raise FolderError(f"{folder} is not a folder; give the one it is in: {folder.parent}")
         raise FolderError(f"{folder} is not a folder; {_remedy(folder)}")
     if (folder / RECIPE).is_file() or (folder / "model").is_dir():
         return Located(folder, is_run=True)
@@ -77,5 +80,25 @@ def recipe_of_run(folder: Path) -> Recipe:
 
 
 def _remedy(folder: Path) -> str:
+    is_text = folder.name == str(folder) and (" " in folder.name or not folder.name.isascii())
+    if is_text and not folder.exists():
+        return (
+            "it looks like a text, where the model is expected: name the model first (shipped "
+            f"models: {', '.join(shipped_models())})"
+        )
+    if not folder.exists() and (close := _close_folder(folder)) is not None:
+        return f"did you mean {str(close)!r}?"
     shipped = nearest(folder.name, shipped_models()) if folder.name == str(folder) else ""
     return how_to_make(folder) + (f" (shipped models: {shipped})" if shipped else "")
+
+
+def _close_folder(folder: Path) -> Path | None:
+    """Return a folder beside the missing one, or a run, whose name is nearly the same."""
+    for home in (folder.parent, RUNS):
+        try:
+            names = [path.name for path in home.iterdir() if path.is_dir()]
+        except OSError:  # there is no such folder, or it may not be listed
+            continue
+        if (close := closest(folder.name, names, 0.75)) is not None:
+            return home / close
+    return None

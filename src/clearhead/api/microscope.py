@@ -1,6 +1,8 @@
 """Looks inside a model while it processes one text: everything that `clearhead see` shows."""
 
 import base64
+import logging
+import shlex
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -16,11 +18,13 @@ from clearhead.api.trained_run import TrainedRun
 from clearhead.config.checks import as_path
 from clearhead.config.options import PageLanguage, SeeOptions
 from clearhead.data.learnt_from import LearntFrom
-from clearhead.errors import ConfigError, DataError
+from clearhead.errors import ConfigError, DataError, Message, setting
 from clearhead.inspection import decode_for_page
 from clearhead.inspection.labelled import FORMAT, label_page, label_text
 from clearhead.inspection.page import in_frame, page
 from clearhead.inspection.pictures import heatmap_text
+
+_log = logging.getLogger("clearhead")
 
 
 @dataclass(frozen=True)
@@ -48,9 +52,10 @@ class Microscope:
         try:
             file.write_text(self.html, encoding="utf-8")
         except OSError as error:
-            raise DataError(
-                f"{file} cannot be written ({error.strerror}); name a file in a folder that exists"
-            ) from None
+            remedy = "name another file"
+            if not file.parent.is_dir():
+                remedy = f"make its folder first: mkdir -p {shlex.quote(str(file.parent))}"
+            raise DataError(f"{file} cannot be written ({error.strerror}); {remedy}") from None
         return file
 
     def _repr_html_(self) -> str:
@@ -105,6 +110,13 @@ def see(
     )
     text_model = as_text_model(model)
     subject = decode_for_page.subject_of(text_model.opened, text_model.name)
+    if options.temperature and text_model.opened.translates:
+        _log.warning(
+            Message(
+                f"{setting('temperature', options.temperature)}: the translation is drawn at "
+                "random, and is not the one that translate gives; leave it out to see that one"
+            )
+        )
     settings = {name: value for name, value in vars(options).items() if name != "training_text"}
     document = decode_for_page.see(subject, one_string(text), **settings)
     if not options.training_text:

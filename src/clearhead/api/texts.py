@@ -16,8 +16,9 @@ from clearhead.config.decode import (
     TooLongSource,
     Window,
 )
-from clearhead.errors import DataError, InputError, setting
+from clearhead.errors import InputError, setting
 from clearhead.intake.formats import BYTE_ORDER_MARK
+from clearhead.intake.recognise import HEAD, check_encoding, not_utf_8
 from clearhead.intake.unpack import open_bytes, read_all
 
 Texts = str | Iterable[str]
@@ -183,11 +184,14 @@ def given_lines(name: str, lines_given: LinesGiven | None, what: str) -> list[st
                 raise InputError(f"{name}: line {number} is {line!r:.60}; give strings")
         return lines
     path = as_path(name, lines_given)
+    with ExitStack() as stack:
+        whole = read_all(open_bytes(path, stack))
+    check_encoding(path, whole[:HEAD])
     try:
-        with ExitStack() as stack:
-            whole = read_all(open_bytes(path, stack))
         text = whole.removeprefix(BYTE_ORDER_MARK).decode("utf-8")
     except UnicodeDecodeError as error:
-        raise DataError(f"{path}: byte {error.start + 1} is not UTF-8; convert the file") from None
+        line, byte = whole.count(b"\n", 0, error.start) + 1, whole[error.start]
+        around = whole[max(0, error.start - 1000) : error.start + 5000]
+        raise not_utf_8(path, around, f"line {line}: byte 0x{byte:02x}") from None
     lines = text.split("\n")
     return [line.rstrip("\r") for line in (lines[:-1] if lines[-1] == "" else lines)]

@@ -2,7 +2,8 @@
 
 import argparse
 import re
-from typing import NoReturn
+from pathlib import Path
+from typing import Any, NoReturn
 
 from clearhead.errors import ClearheadError
 
@@ -32,10 +33,23 @@ class Arguments(argparse.ArgumentParser):
             raise ClearheadError(f"{match[1]} needs a value; {help_text}")
         if match := _MISSING.fullmatch(message):
             missing = [name.strip() for name in match[1].split(",")]
-            explained = {action.dest: action.help for action in self._actions}
-            names = ", ".join(
-                f"{name.upper()} ({explained[name]})" if explained.get(name) else name.upper()
-                for name in missing
-            )
+            names = ", ".join(map(self._explained, missing))
             raise ClearheadError(f"{self.prog} needs {names}; {help_text}")
         raise ClearheadError(f"{self.prog}: {message.removeprefix('argument ')}; {help_text}")
+
+    def _explained(self, name: str) -> str:
+        """Return an argument that is missing, with its meaning or its choices."""
+        for action in self._actions:
+            if name in action.option_strings:
+                choices = "|".join(map(str, action.choices or ()))
+                return f"{name} {choices or action.metavar or action.dest.upper()}"
+            if action.dest == name and action.help:
+                return f"{name.upper()} ({action.help})"
+        return name.upper()
+
+    def _get_value(self, action: argparse.Action, arg_string: str) -> Any:
+        """Refuse an empty path, which Python would take for the current folder."""
+        if action.type is Path and not arg_string.strip():
+            flag = next(iter(action.option_strings), action.dest.upper())
+            raise ClearheadError(f"{flag} is empty; give the path of a file or a folder")
+        return super()._get_value(action, arg_string)

@@ -26,9 +26,10 @@ from clearhead.errors import DataError, InputError
 from clearhead.intake.formats import BYTE_ORDER_MARK
 from clearhead.intake.missing import no_such_file
 from clearhead.intake.other_formats import catalogue_of
-from clearhead.intake.recognise import HEAD
+from clearhead.intake.recognise import HEAD, check_encoding, not_utf_8
 from clearhead.intake.unpack import MAX_RECORD
 
+STANDARD_INPUT = "standard input"
 CHUNK = 512
 """The highest number of lines that are sorted by length together."""
 
@@ -54,10 +55,12 @@ def read_lines(arguments: argparse.Namespace) -> Iterator[list[tuple[int, str]]]
     """Read chunks of numbered lines, without line ends. A line that is not UTF-8 is an error that
     names the line; earlier lines have been answered by then."""
     if arguments.input is None:
-        yield from _chunks(_unbuffered_lines(sys.stdin.buffer), "standard input")
+        yield from _chunks(_unbuffered_lines(sys.stdin.buffer), None)
         return
     try:
         file = arguments.input.open("rb")
+    except FileNotFoundError:
+        raise no_such_file(arguments.input) from None
     except OSError as error:
         raise DataError(
             f"{arguments.input} cannot be read ({error.strerror}); check the path"
@@ -65,7 +68,7 @@ def read_lines(arguments: argparse.Namespace) -> Iterator[list[tuple[int, str]]]
     with file:
         packed = arguments.input.suffix == ".gz"
         lines = _packed_lines(file) if packed else _unbuffered_lines(file)
-        yield from _chunks(lines, str(arguments.input))
+        yield from _chunks(lines, arguments.input)
 
 
 _Waiting = queue.Queue[bytes | Exception | None]
@@ -81,7 +84,8 @@ def _read_ahead(lines: Iterable[bytes], waiting: _Waiting) -> None:
         waiting.put(error)
 
 
-def _chunks(lines: Iterable[bytes], name: str) -> Iterator[list[tuple[int, str]]]:
+def _chunks(lines: Iterable[bytes], path: Path | None) -> Iterator[list[tuple[int, str]]]:
+    name = STANDARD_INPUT if path is None else str(path)
     waiting: _Waiting = queue.Queue(maxsize=4 * CHUNK)
     threading.Thread(target=_read_ahead, args=(lines, waiting), daemon=True).start()
     number, error, ended = 0, None, False
@@ -104,11 +108,14 @@ def _chunks(lines: Iterable[bytes], name: str) -> Iterator[list[tuple[int, str]]
             try:
                 chunk.append((number, line.decode("utf-8").rstrip("\r\n")))
             except UnicodeDecodeError as wrong:
-                byte = line[wrong.start]
-                error = DataError(
-                    f"{name}, line {number}: byte {wrong.start + 1} (0x{byte:02x}) is not UTF-8; "
-                    "convert the text first, for example with iconv"
-                )
+                where = f"line {number}: byte {wrong.start + 1} (0x{line[wrong.start]:02x})"
+                if path is None:
+                    error = DataError(
+                        f"{STANDARD_INPUT}, {where} is not UTF-8; convert the text first: iconv -f "
+                        "ENCODING -t UTF-8"
+                    )
+                else:
+                    error = not_utf_8(path, line, where)
                 break
             if len(chunk) == CHUNK:
                 break
@@ -162,7 +169,10 @@ def _check_files(arguments: argparse.Namespace) -> None:
     if arguments.input.is_file() or arguments.input.is_dir():  # opening a pipe would wait
         try:
             with arguments.input.open("rb") as file:
-                _refuse_catalogue(arguments.input, file.read(HEAD))
+                head = file.read(HEAD)
+            _refuse_catalogue(arguments.input, head)
+            if arguments.input.suffix != ".gz":
+                check_encoding(arguments.input, head)
         except OSError as error:
             raise DataError(
                 f"{arguments.input} cannot be read ({error.strerror}); check --input"

@@ -45,7 +45,7 @@ def _on_command_line(mention: Mention) -> str:
         case "own part" if "part" in _options and ".py:" in shown:
             return f"--part {shlex.quote(f'{name}={shown}')}"
         case "own text":
-            return f"--{name} {_word(shown)}"
+            return f"--{'text' if name == 'files' else name} {_word(shown)}"
         case "function":
             switch = f" --{shown.replace('_', '-')}" if shown else ""
             return f"clearhead {name} …{switch}"

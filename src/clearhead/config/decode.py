@@ -4,7 +4,13 @@ from dataclasses import dataclass
 from math import isfinite
 from typing import Literal
 
-from clearhead.config.checks import check_at_least, check_between, check_choices, check_whole
+from clearhead.config.checks import (
+    check_at_least,
+    check_between,
+    check_choices,
+    check_whole,
+    share_remedy,
+)
 from clearhead.errors import ConfigError
 
 MAX_NEW = 2**20
@@ -79,10 +85,12 @@ class Choice:
             rule, remedy = "must be at least 1", "use None to allow every token"
             raise ConfigError("top_k", self.top_k, rule, remedy)
         if not 0 < self.top_p <= 1:
-            rule, remedy = "must be above 0 and at most 1", "use 1 to allow every token"
+            rule = "must be above 0 and at most 1"
+            remedy = share_remedy("top_p", self.top_p, "use 1 to allow every token")
             raise ConfigError("top_p", self.top_p, rule, remedy)
         if not 0 <= self.min_p <= 1:
-            rule, remedy = "must be between 0 and 1", "use 0 to allow every token"
+            rule = "must be between 0 and 1"
+            remedy = share_remedy("min_p", self.min_p, "use 0 to allow every token")
             raise ConfigError("min_p", self.min_p, rule, remedy)
         if not 0.001 <= self.repetition_penalty <= 1000:
             rule, remedy = "must be from 0.001 to 1000", "use 1 for no penalty"

@@ -15,6 +15,7 @@ from clearhead.config.checks import (
     check_between,
     check_choices,
     check_whole,
+    share_remedy,
 )
 from clearhead.config.decode import (
     MAX_BATCH,
@@ -133,7 +134,8 @@ class CatalogueOptions(TranslateOptions):
     def __post_init__(self) -> None:
         super().__post_init__()
         if not 0 <= self.leave_below <= 1:
-            rule, remedy = "must be from 0 to 1", "use 0 to fill every entry"
+            rule = "must be from 0 to 1"
+            remedy = share_remedy("leave_below", self.leave_below, "use 0 to fill every entry")
             raise ConfigError("leave_below", self.leave_below, rule, remedy)
         if isinstance(self.memory, str | Path):
             remedy = f"give a list: [{str(self.memory)!r}]"

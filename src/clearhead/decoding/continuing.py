@@ -1,5 +1,6 @@
 """Continues prompts: `generate` returns whole texts, `stream` returns them piece by piece."""
 
+import logging
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
@@ -13,6 +14,8 @@ from clearhead.decoding.streaming import StreamedPiece, stream_texts
 from clearhead.decoding.text import Engine, SeededPrompt, text_of
 from clearhead.errors import InputError
 from clearhead.models import CausalLM
+
+_log = logging.getLogger("clearhead")
 
 
 class EncodedPrompt(NamedTuple):
@@ -34,12 +37,26 @@ def encode_prompts(
 ) -> list[EncodedPrompt]:
     """Encode each prompt for `stream_prompts`, for a model that reads `longest` tokens."""
     encoded: list[EncodedPrompt] = []
+    for index, text in enumerate(prompts):
+        _warn_of_unknown(codec, text, name_of(names, index))
     for index, ids in enumerate(codec.encode_prompts(prompts, config.start)):
         name = name_of(names, index)
         tokens = codec.fit_prompt(ids, longest, too_long=config.too_long, name=name)
         seed = seed_of_text(config.seed, first_number + index)
         encoded.append(EncodedPrompt(SeededPrompt(tokens, seed), len(ids) - len(tokens)))
     return encoded
+
+
+def _warn_of_unknown(codec: Codec, text: str, name: str) -> None:
+    """Warn if most letters of a prompt can only be spelt byte by byte."""
+    unknown = codec.target.unknown_letters(text)
+    n_unknown = sum(map(unknown.__contains__, text))
+    if unknown and n_unknown > sum(map(str.isalpha, text)) / 2:
+        shown = ", ".join(map(repr, unknown[:5])) + (", …" if len(unknown) > 5 else "")
+        _log.warning(
+            f"{name}: the tokenizer has learnt no {shown}, which the model's training text had "
+            "rarely or never, so expect nonsense; give text in the language of the model"
+        )
 
 
 def generate_texts(

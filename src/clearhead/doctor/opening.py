@@ -10,8 +10,8 @@ from .errors import DoctorError
 from .hub_folders import CONFIG, open_hub_folder
 from .patient import Calls
 from .seeding import seeded
-from .texts import Language, error_text
-from .user_files import FileError, first_line, run_file
+from .texts import Language, close_text, error_text
+from .user_files import FileError, first_line, line_in, run_file
 
 
 class OpenedModel(NamedTuple):
@@ -53,7 +53,8 @@ def open_file(model: str | Path, language: Language) -> OpenedModel:
         return DoctorError(error_text(key, language, file=file, name=name, **words))
 
     if not file.is_file():
-        raise problem("no_file")
+        near = close_text(file.name, _names_in(file.parent), language)
+        raise problem("no_file_but" if near else "no_file", near=near)
     try:
         module = run_file(file)
     except FileError as error:
@@ -61,7 +62,9 @@ def open_file(model: str | Path, language: Language) -> OpenedModel:
         raise problem(key, line=error.line, reason=error.reason) from error
     named = getattr(module, name, None)
     if named is None:
-        raise problem("no_name")
+        models = [key for key, value in vars(module).items() if _may_build(key, value)]
+        near = close_text(name, models, language)
+        raise problem("no_name_but" if near else "no_name", near=near)
     built = named
     if not isinstance(named, nn.Module):
         if not callable(named):
@@ -69,11 +72,20 @@ def open_file(model: str | Path, language: Language) -> OpenedModel:
         try:
             built = named()
         except Exception as error:
-            reason = first_line(error) + _hint(error, language)
-            raise problem("build_failed", reason=reason) from error
+            reason, line = first_line(error) + _hint(error, language), line_in(file, error)
+            key = "build_failed_line" if line else "build_failed"
+            raise problem(key, reason=reason, line=line) from error
     if not isinstance(built, nn.Module):
         raise problem("no_module", type=type(built).__name__)
     return OpenedModel(built, fresh=True, calls=_as_calls(getattr(module, "calls", None)))
+
+
+def _names_in(folder: Path) -> list[str]:
+    return [path.name for path in folder.glob("*.py")] if folder.is_dir() else []
+
+
+def _may_build(name: str, value: object) -> bool:
+    return not name.startswith("_") and (isinstance(value, nn.Module) or callable(value))
 
 
 def _as_calls(calls: object) -> Calls | None:

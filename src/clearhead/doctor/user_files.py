@@ -3,7 +3,8 @@
 import importlib.util
 import sys
 from pathlib import Path
-from types import ModuleType
+from traceback import walk_tb
+from types import FrameType, ModuleType
 from typing import Any
 
 from .errors import DoctorError
@@ -35,12 +36,21 @@ def run_file(file: Path) -> ModuleType:
     try:
         spec.loader.exec_module(module)
     except (Exception, SystemExit) as error:
-        line = ""
-        # A syntax error may be in a file that this one imports: its text then says where.
-        if isinstance(error, SyntaxError) and error.filename == str(file):
-            line = str(error.lineno)
-        raise FileError(file, line, first_line(error)) from error
+        raise FileError(file, line_in(file, error), first_line(error)) from error
     return module
+
+
+def line_in(file: Path, error: BaseException) -> str:
+    """Return the last line of this file that an error passed through; empty if it passed none. A
+    syntax error may be in a file that this one imports: its text then says where."""
+    if isinstance(error, SyntaxError) and error.filename == str(file):
+        return str(error.lineno)
+    lines = [line for frame, line in walk_tb(error.__traceback__) if _is_of(frame, file)]
+    return str(lines[-1]) if lines else ""
+
+
+def _is_of(frame: FrameType, file: Path) -> bool:
+    return Path(frame.f_code.co_filename).resolve() == file.resolve()
 
 
 def first_line(error: BaseException) -> str:

@@ -7,6 +7,7 @@ import numpy as np
 from clearhead.intake.languages import length_in_letters
 
 MOST_LINES = 300_000  # if there are more, they are only counted
+REMEDY = "add or remove the lines without a partner"
 
 
 def place_of_departure(source: Sequence[str], target: Sequence[str]) -> int:
@@ -22,3 +23,16 @@ def place_of_departure(source: Sequence[str], target: Sequence[str]) -> int:
     before = np.concatenate([[0.0], np.cumsum(as_they_stand)])
     after = np.concatenate([np.cumsum(shifted[::-1])[::-1], [0.0]])
     return int(np.argmin(before + after))
+
+
+def describe_departure(source: Sequence[str], target: Sequence[str]) -> str:
+    """Say where two texts seem to get out of step, and what to do there."""
+    if not source or not target:
+        return "one of them is empty"
+    if max(len(source), len(target)) > MOST_LINES:
+        return REMEDY
+    at = place_of_departure(source, target)
+    shown = " | ".join(
+        repr(side[at][:40]) if at < len(side) else "(no line)" for side in (source, target)
+    )
+    return f"they seem to part near line {at + 1:,} ({shown}): {REMEDY}"

@@ -32,6 +32,7 @@ TABLES: dict[str, Format] = {
     ".parquet": "parquet",
     ".tmx": "tmx",
 }
+PLAIN = (".txt", ".text", ".md")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -76,6 +77,12 @@ def format_of(path: Path) -> Format:
         if path.is_file():
             with path.open("rb") as file:
                 check_head(path, file.read(HEAD))
+        if path.suffix.lower() in PLAIN and path.is_file():
+            raise DataError(
+                f"{path} has the name of a plain text, not of a table; give it as text: "
+                f"{own_text('files', str(path))}, or, if it is a table, rename it to end in one of "
+                f"{', '.join(TABLES)}"
+            )
         raise DataError(
             f"{path} has no extension that identifies its format; rename it to end in one of "
             f"{', '.join(TABLES)}, or give it as plain text"
@@ -158,6 +165,11 @@ def _as_task(
     file, kind, rows = sample
     chosen = columns or _choose(path, values, task)
     is_label = len(chosen) == 2 and _is_label(values.get(chosen[1], []))
+    if columns and len(chosen) == 2 and not is_label and _is_label(values.get(chosen[0], [])):
+        raise DataError(
+            f"{path}: column {chosen[0]!r} has few different values, as labels have, but stands "
+            f"first; the text is first and the label second: {setting('columns', [*chosen[::-1]])}"
+        )
     chosen_task: Task = task or (
         "language-model" if len(chosen) == 1 else "classification" if is_label else "pairs"
     )

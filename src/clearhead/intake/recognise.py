@@ -4,6 +4,7 @@ import codecs
 import re
 import shlex
 from pathlib import Path
+from unicodedata import category
 
 from clearhead.errors import DataError
 from clearhead.intake.other_formats import refuse_other_formats
@@ -17,9 +18,10 @@ MARKS = (
     (codecs.BOM_UTF16_LE, "UTF-16"),
     (codecs.BOM_UTF16_BE, "UTF-16"),
 )
+GZIP = b"\x1f\x8b"
 PACKED = (
     (b"PK\x03\x04", "a zip archive", "unpack it first: unzip {path}"),
-    (b"\x1f\x8b", "packed by gzip", "let its name end in .gz"),
+    (GZIP, "packed by gzip", "let its name end in .gz"),
     (b"\x28\xb5\x2f\xfd", "packed by zstd", "let its name end in .zst"),
     (b"BZh", "packed by bzip2", "unpack it first: bunzip2 {path}"),
     (b"\xfd7zXZ\x00", "packed by xz", "unpack it first: unxz {path}"),
@@ -32,6 +34,10 @@ PACKED = (
         for magic in (b"\x89PNG", b"\xff\xd8\xff", b"GIF8")
     ),
 )
+ZEROS = bytes(16)
+"""A run of zero bytes that no text has."""
+TAR, TAR_AT = b"ustar", 257
+"""The mark of a tar archive, and its place in the file."""
 _SUBTITLES = re.compile(rb"webvtt|\d+\s*\n\d\d:\d\d:\d\d[,.]\d{3} *-->")
 OFFICE = (b"PK\x03\x04", b"\xd0\xcf\x11\xe0")
 SAVED_AS = {
@@ -70,15 +76,7 @@ def check_head(path: Path, head: bytes) -> None:
     """Raises if a file that begins with these bytes is not lines of UTF-8."""
     if head.startswith(OFFICE):
         refuse_office(path)
-    for magic, what, remedy in PACKED:
-        if head.startswith(magic):
-            quoted = shlex.quote(str(path))  # users paste the command
-            raise DataError(f"{path} is {what}; {remedy.format(path=quoted)}")
-    for mark, encoding in MARKS:
-        if head.startswith(mark):
-            raise _encoded(path, encoding)
-    if (encoding := _utf_16(head)) is not None:
-        raise _encoded(path, encoding)
+    check_encoding(path, head)
     refuse_other_formats(path, head)
     start = head.removeprefix(codecs.BOM_UTF8).lstrip()[:200].lower()
     if start.startswith((b"<html", b"<!doctype html")):
@@ -98,6 +96,41 @@ def check_head(path: Path, head: bytes) -> None:
             f"{path} is XML, not lines of text; "
             + ('name its format: data.format = "tmx"' if tmx else "extract its text first")
         )
+
+
+def check_encoding(path: Path, head: bytes) -> None:
+    """Raises if a file that begins with these bytes is packed, no text, or in an encoding of two
+    or four bytes. All other files may be lines of UTF-8, whatever the lines are."""
+    quoted = shlex.quote(str(path))  # users paste the commands
+    is_packed_tar = head.startswith(GZIP) and path.name.lower().endswith((".tgz", ".tar.gz"))
+    if is_packed_tar or head[TAR_AT : TAR_AT + len(TAR)] == TAR:  # also inside gzip
+        raise DataError(
+            f"{path} is an archive (tar); unpack it, and give the text file that is in it: tar -xf "
+            f"{quoted}"
+        )
+    for magic, what, remedy in PACKED:
+        if head.startswith(magic):
+            raise DataError(f"{path} is {what}; {remedy.format(path=quoted)}")
+    for mark, encoding in MARKS:
+        if head.startswith(mark):
+            raise _encoded(path, encoding)
+    encoding = _utf_16(head)
+    neither = encoding is None and head.count(0) > 3 and not _is_utf_8(head)
+    if neither or ZEROS in head or (encoding and _is_binary(head.decode(encoding, "replace"))):
+        raise DataError(
+            f"{path} is not text: {head.count(0):,} of its first {len(head):,} bytes are zeros; "
+            "open it in the program that made it, and save it as plain text (UTF-8)"
+        )
+    if encoding is not None:
+        raise _encoded(path, encoding)
+
+
+def _is_binary(text: str) -> bool:
+    """Tell whether what was decoded as UTF-16 is no text: many characters that are not assigned, or
+    that control devices."""
+    strange = sum(category(letter) in ("Cc", "Cn", "Co", "Cs") for letter in text)
+    wrong = strange + text.count("\ufffd") - sum(map(text.count, "\t\n\r"))
+    return wrong > len(text) / 10
 
 
 def _utf_16(head: bytes) -> str | None:
@@ -140,6 +173,21 @@ def conversion(path: Path, encoding: str) -> str:
     if encoding == ONE_BYTE:
         return f"{rewriting(path, 'iconv -f ENCODING -t UTF-8', 'utf8')}, {OF_EUROPE}"
     return rewriting(path, f"iconv -f {encoding} -t UTF-8", "utf8")
+
+
+def not_utf_8(path: Path, raw: bytes, where: str) -> DataError:
+    """Return the error for a file with bytes that are not UTF-8, such as `raw`. It names their
+    encoding if it can be told."""
+    encoding = guess_encoding(raw)
+    if encoding is None:
+        return DataError(
+            f"{path}, {where} is not UTF-8; find the encoding (file -i) and convert the file: "
+            f"{rewriting(path, 'iconv -f ENCODING -t UTF-8', 'utf8')}"
+        )
+    return DataError(
+        f"{path}, {where} is not UTF-8 but looks like {encoding}; convert the file: "
+        f"{conversion(path, encoding)}"
+    )
 
 
 def rewriting(path: Path, program: str, mark: str, ending: str | None = None) -> str:

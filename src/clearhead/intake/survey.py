@@ -12,7 +12,7 @@ from clearhead.files import sha256_of
 from clearhead.intake.formats import count_lines
 from clearhead.intake.invalid_input import why_nothing
 from clearhead.intake.missing import no_such_file
-from clearhead.intake.out_of_step import MOST_LINES, place_of_departure
+from clearhead.intake.out_of_step import MOST_LINES, REMEDY, describe_departure
 from clearhead.intake.sources import Cursor, Reader, find_inputs
 from clearhead.intake.unpack import open_bytes
 
@@ -75,17 +75,14 @@ def check_files(config: DataConfig) -> None:
 
 def _departure(source: Path, target: Path, counts: list[int]) -> str:
     """Say where two files get out of step, and what to do there."""
-    remedy = "add or remove the lines without a partner, or give the pairs as a table"
     if max(counts) > MOST_LINES:
-        return remedy
+        return f"{REMEDY}, or give the pairs as a table"
     sides: list[list[str]] = []
     for path in (source, target):
         with ExitStack() as stack:
             text = open_bytes(path, stack).data.read().decode("utf-8", errors="replace")
         sides.append(text.removesuffix("\n").split("\n"))
-    at = place_of_departure(*sides)
-    shown = " | ".join(repr(side[at][:40]) if at < len(side) else "(no line)" for side in sides)
-    return f"they seem to part near line {at + 1:,} ({shown}): {remedy}"
+    return f"{describe_departure(*sides)}, or give the pairs as a table"
 
 
 def _same_bytes(first: Path, second: Path) -> bool:

@@ -169,10 +169,11 @@ def _refuse_one_object(path: Path, value: dict[str, Any]) -> None:
         if inner[0].keys() == inner[1].keys():
             made = rewriting(path, "jq '[.[]]'", "records", ".json")
             raise DataError(f"{path} is one object, with a record under each name; run: {made}")
-    if len(value) > 2 and _has_only_texts(value):
+    if _has_only_texts(value) and _n_texts(value) > 2:
         raise DataError(
             f"{path} is one object with a text under each key, as programs keep their "
-            "translations; join it with the file of the other language (OTHER.json): jq -rs "
+            "translations (i18n JSON), and no table of rows; join it with the file of the other "
+            "language (OTHER.json): jq -rs "
             "'.[1] as $other | .[0] | paths(strings) as $key | [getpath($key), ($other | "
             'getpath($key))] | select(all(.[]; type == "string")) | @tsv\' '
             f"{shlex.quote(str(path))} OTHER.json > pairs.tsv; then give "
@@ -194,6 +195,10 @@ def _has_only_texts(value: dict[str, Any]) -> bool:
         _has_only_texts(inner) if isinstance(inner, dict) else isinstance(inner, str)
         for inner in value.values()
     )
+
+
+def _n_texts(value: dict[str, Any]) -> int:
+    return sum(_n_texts(inner) if isinstance(inner, dict) else 1 for inner in value.values())
 
 
 def _flat(record: dict[str, Any], before: str = "") -> Iterator[tuple[str | int, str]]:

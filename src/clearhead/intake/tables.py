@@ -103,6 +103,8 @@ def read_csv(file: OpenedFile, sieve: Sieve) -> Iterator[Raw]:
                 fields = [cells[k].encode("utf-8", "surrogateescape") for k in indices]
             else:
                 what = f"the line has {len(cells)} column(s), but {expected} are expected"
+                if len(cells) > expected:
+                    what += ' (a text with a separator in it stands in quotes: "so, it is")'
                 sieve.reject("malformed", place, what)
         row += 1
         yield Raw(fields, place)

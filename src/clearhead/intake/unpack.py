@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import BinaryIO, NamedTuple, cast
 
 from clearhead.errors import DataError
+from clearhead.intake.missing import no_such_file
 
 COMPRESSIONS = ("", ".gz", ".zst")
 READ_SIZE = 1 << 18
@@ -54,6 +55,8 @@ def open_bytes(path: Path, stack: ExitStack) -> OpenedFile:
     """Open a file for reading its unpacked bytes."""
     try:
         raw = stack.enter_context(path.open("rb"))
+    except FileNotFoundError:
+        raise no_such_file(path) from None
     except OSError as error:
         raise DataError(
             f"{path} cannot be read ({error.strerror}); check the path and its permissions"

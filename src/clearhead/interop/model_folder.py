@@ -4,7 +4,8 @@ one, `tokenizer.json`. A run and an import write such a folder, and an export re
 No file in it can run code, and all files are checked, since a folder may be untrusted input.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 from types import NoneType
@@ -262,6 +263,16 @@ def _written(part: ModelConfig | TokenIds) -> dict[str, Any]:
     return values
 
 
+@contextmanager
+def _naming(path: Path) -> Iterator[None]:
+    """Name the file in the error for a wrong value."""
+    try:
+        yield
+    except ConfigError as error:
+        rule = f"{error.rule.marked} (in {path})"
+        raise ConfigError(error.field, error.shown, rule, error.remedy.marked) from None
+
+
 def read_description(folder: Path) -> Description:
     """Read and check the `config.json` of a model folder."""
     content = read_json(folder, CONFIG)
@@ -272,7 +283,9 @@ def read_description(folder: Path) -> Description:
         )
     for name in content.keys() - {"format", "model", "tokens", "own_parts"}:
         raise FolderError(f"{folder / CONFIG} has an unknown part {name!r}; leave it out")
-    model = ModelConfig(**checked_fields(ModelConfig, content.get("model")))
+    with _naming(folder / CONFIG):
+        model = ModelConfig(**checked_fields(ModelConfig, content.get("model")))
+        ids = token_ids(content.get("tokens"), model)
     own_parts = content.get("own_parts", {})
     roles = [field.name for field in fields(OwnParts)]
     if not isinstance(own_parts, dict) or not all(
@@ -282,7 +295,6 @@ def read_description(folder: Path) -> Description:
             f"{folder / CONFIG}: own_parts must give names to some of {', '.join(roles)}; is it "
             "damaged?"
         )
-    ids = token_ids(content.get("tokens"), model)
     return Description(model=model, ids=ids, own_parts=own_parts)
 
 

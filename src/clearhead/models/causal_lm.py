@@ -62,9 +62,9 @@ class CausalLM(nn.Module):
         recorder: Recorder | None = None,
     ) -> Stream:
         """Return the input of the output projection, for losses that never hold all logits."""
+        mask = resolve_real(tokens, real, self.config)
         if cache is None:
             check_length(tokens.shape[1], self.config.max_length)
-        mask = resolve_real(tokens, real, self.config)
         if cache is not None and documents is not None:
             raise InputError("packed documents cannot be cached; give each document its own row")
         if cache is not None:

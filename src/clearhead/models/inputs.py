@@ -5,6 +5,7 @@ from typing import Literal
 import torch
 
 from clearhead.config import ModelConfig
+from clearhead.errors import InputError
 from clearhead.parts import masks
 from clearhead.shapes import Bool, Positions, Real, Tensor, Tokens
 
@@ -16,6 +17,8 @@ marks, for models whose pad id has a second meaning."""
 
 def resolve_real(tokens: Tokens, real: RealGiven, config: ModelConfig) -> Real | None:
     """Return the mask of the real tokens; None if all tokens are real."""
+    if isinstance(tokens, str):
+        raise InputError("a model takes tensors of tokens; clearhead.load(…).generate takes text")
     if isinstance(real, str) or (real is None and config.pad_id is None):
         return None
     return tokens != config.pad_id if real is None else real

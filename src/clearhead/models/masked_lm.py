@@ -44,10 +44,10 @@ class EncoderModel(nn.Module):
         recorder: Recorder | None = None,
     ) -> Stream:
         """Return a vector per token that depends on the whole sequence."""
+        mask = resolve_real(tokens, real, self.config)
         check_length(tokens.shape[1], self.config.max_length)
         if segments is not None and not self.config.n_segments:
             raise InputError("this model has no segments; leave them out, or set n_segments")
-        mask = resolve_real(tokens, real, self.config)
         positions = sequence_positions(tokens, mask)
         x = self.embedding(self.tokens(tokens), positions, mask, segments)
         return self.encoder(x, positions, mask, recorder)

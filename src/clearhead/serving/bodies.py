@@ -2,7 +2,7 @@
 is done."""
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 from urllib.parse import parse_qsl
 
@@ -11,7 +11,7 @@ from python_multipart.multipart import MultipartParser, parse_options_header
 from starlette.requests import ClientDisconnect, Request
 
 from clearhead.config.serve import Limits
-from clearhead.errors import InputError
+from clearhead.errors import InputError, closest
 from clearhead.localise.glossary import Glossary, as_glossary
 from clearhead.serving.refusals import RequestError
 from clearhead.text.tokenizer import check_is_text
@@ -159,6 +159,15 @@ class _Form:
 
     def end(self) -> None:
         self.has_ended = True
+
+
+def refuse_mistyped(fields: Fields, known: Iterable[str]) -> None:
+    """Raises for a field whose name is nearly that of a known one. Other unknown fields mean
+    nothing: clients send fields for other servers too."""
+    for name in fields:
+        close = None if name in known else closest(name, known, 0.7)
+        if close is not None and close not in fields:
+            raise RequestError(400, f"there is no field {name[:40]!r}; did you mean {close!r}?")
 
 
 def text_field(fields: Fields, name: str, default: str | None = None) -> str:

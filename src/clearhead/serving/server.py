@@ -25,7 +25,7 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from clearhead.config.serve import Limits
-from clearhead.errors import ClearheadError
+from clearhead.errors import ClearheadError, closest
 from clearhead.serving.access import ApiKeys, Callers, Guard, is_loopback
 from clearhead.serving.answers import answer_json, refusal
 from clearhead.serving.batching import Batcher
@@ -206,5 +206,32 @@ def _answer_refusal(request: Request, error: Any) -> Response:
 
 
 def _answer_http_error(request: Request, error: Any) -> Response:
-    reason = "there is no such address" if error.status_code == 404 else str(error.detail)
+    match error.status_code:
+        case 404:
+            reason = f"there is no such address; {_near_address(request)}"
+        case 405:
+            allowed = (error.headers or {}).get("Allow", "another method").replace("HEAD, ", "")
+            path = request.url.path[:40]
+            reason = f"{path} does not take {request.method[:10]}; send the request with {allowed}"
+        case _:
+            reason = str(error.detail)
     return refusal(request.url.path, error.status_code, reason)
+
+
+def _near_address(request: Request) -> str:
+    """Say which address a request probably means, or which there are."""
+    path = request.url.path.rstrip("/")
+    known = {route.path: sorted(route.methods or ()) for route in _routes(request)}
+    if path.startswith("/v1/chat"):
+        return (
+            "there are no chats, as the models have not learnt any; POST /v1/completions continues "
+            "the text of its field 'prompt'"
+        )
+    close = closest(path, known, 0.7)
+    if close is not None:
+        return f"did you mean {known[close][-1]} {close}?"
+    return f"there are {', '.join(sorted(known))}"
+
+
+def _routes(request: Request) -> list[Route]:
+    return [route for route in request.app.router.routes if isinstance(route, Route)]

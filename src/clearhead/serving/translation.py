@@ -23,6 +23,7 @@ from clearhead.serving.bodies import (
     glossary_field,
     read_body,
     read_fields,
+    refuse_mistyped,
     text_field,
     texts_field,
     whole_field,
@@ -36,6 +37,11 @@ from clearhead.serving.stored import StoredFiles
 MANY_CHARACTERS = 2_000
 """Longer texts are split in another thread, so that other requests do not wait."""
 MAX_DETECTED = 3
+FIELDS = (
+    "q", "source", "target", "format", "alternatives", "api_key", "confidence", "glossary",
+    "secret",
+)  # fmt: skip
+"""Fields of POST /translate; `secret` is one of LibreTranslate's own, which means nothing here."""
 Authorise = Callable[[Request, str | None], str]
 While = Callable[[Request, Awaitable[Any]], Awaitable[Any]]
 """Waits for an answer as long as the client waits, and no longer than the time limit."""
@@ -68,6 +74,7 @@ class Translation:
     async def translate(self, request: Request) -> Response:
         """POST /translate"""
         fields, _ = await self._fields(request)
+        refuse_mistyped(fields, FIELDS)
         texts, is_list = texts_field(fields, "q", self.limits)
         kind = text_field(fields, "format", "text")
         if kind not in ("text", "html"):

@@ -69,6 +69,22 @@ class Tokenizer:
         # a second.
         return _token_bytes(self.library, self._spelling)
 
+    def unknown_letters(self, text: str) -> str:
+        """Return the letters of a text that are in no token, and so can only be spelt byte by byte:
+        the text that the tokenizer was trained on had them rarely or never. Empty if tokens are not
+        bytes."""
+        if self._bytes is None:
+            return ""
+        return "".join(c for c in dict.fromkeys(text) if c.isalpha() and c not in self._letters)
+
+    @cached_property
+    def _letters(self) -> frozenset[str]:
+        assert self._bytes is not None
+        # A large vocabulary has each letter of its text in some longer token as well.
+        shortest = 2 if len(self._bytes) > 1000 else 1
+        texts = (b.decode("utf-8", "ignore") for b in self._bytes.values() if len(b) >= shortest)
+        return frozenset("".join(texts))
+
     @property
     def token_bytes(self) -> dict[int, bytes] | None:
         """The bytes of each token; None if tokens are not bytes."""

@@ -9,8 +9,8 @@ from torch import Tensor, nn
 
 from ..copying import copy_model
 from ..patient import CallInputs, Calls, ModelKind, Patient
-from ..recognition import RecognitionError, recognise
-from ..texts import Language
+from ..recognition import RecognitionError, recognise, stated_kind
+from ..texts import Language, error_text
 from .kinds import assumed_kind, unstated
 from .operations import Leaf
 from .recording import Plan, Recording, record
@@ -109,12 +109,29 @@ def two_sides(
         try:
             return patient_of(model, kind or known.kind, calls)
         except RecognitionError:
-            if vocab_size is not None or calls is not None:
+            if calls is not None:
                 raise
+        try:
             return patient_of(model, kind or known.kind, None, known.vocab_size)
+        except RecognitionError:
+            if not is_kind_given:
+                refuse_if_of_other_kind(known, model)
+            raise
 
-    if kind is None and unstated(reference, port):
-        kind = assumed_kind(reference, lambda k: patient_of(reference, k, reference_calls))
+    def refuse_if_of_other_kind(known: Patient, model: nn.Module) -> None:
+        other: ModelKind = "decoder" if known.kind == "encoder-decoder" else "encoder-decoder"
+        try:
+            patient_of(model, other, None, vocab_size or known.vocab_size)
+        except RecognitionError:
+            return
+        kinds = (known.kind, other) if model is port else (other, known.kind)
+        _refuse_kinds(*kinds, language)
+
+    is_kind_given = kind is not None
+    if not is_kind_given:
+        _refuse_kinds(stated_kind(reference), stated_kind(port), language)
+        if unstated(reference, port):
+            kind = assumed_kind(reference, lambda k: patient_of(reference, k, reference_calls))
     try:
         one = patient_of(reference, kind, reference_calls)
     except RecognitionError:
@@ -125,6 +142,15 @@ def two_sides(
     if inputs is None:
         inputs = _drawn(one, other)
     return _as_patient("reference", one, inputs), _as_patient("port", other, inputs), inputs
+
+
+def _refuse_kinds(reference: ModelKind | None, port: ModelKind | None, language: Language) -> None:
+    """Raises if only one of the programs takes a source and a target. Between the other kinds the
+    words are vague: the body of a decoder is often called an encoder."""
+    if None not in (reference, port) and (reference == "encoder-decoder") != (
+        port == "encoder-decoder"
+    ):
+        raise RecognitionError(error_text("kinds", language, reference=reference, port=port))
 
 
 def _drawn(one: Patient, other: Patient) -> CallInputs:

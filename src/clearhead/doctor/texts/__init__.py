@@ -86,12 +86,17 @@ def listed(names: Iterable[str], language: Language) -> str:
 
 def nearest_text(given: object, known: Iterable[str], language: Language) -> str:
     """Return the remedy for a mistyped word: the closest known one, or all of them."""
-    word, known = str(given), list(known)
+    known = list(known)
+    others = error_text("choose_one", language, known=listed(map(repr, known), language))
+    return close_text(given, known, language) or others
+
+
+def close_text(given: object, known: Iterable[str], language: Language) -> str:
+    """Return the remedy for a mistyped word: the closest known one; empty if none is close."""
+    word = str(given)
     # The search takes long for more than a word.
-    close = get_close_matches(word, known, n=1) if len(word) <= _MAX_WORD else []
-    if close:
-        return error_text("did_you_mean", language, close=close[0])
-    return error_text("choose_one", language, known=listed(map(repr, known), language))
+    close = get_close_matches(word, list(known), n=1) if len(word) <= _MAX_WORD else []
+    return error_text("did_you_mean", language, close=close[0]) if close else ""
 
 
 def ability_name(key: str, language: Language) -> str:
