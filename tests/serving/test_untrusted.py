@@ -92,6 +92,23 @@ def test_other_pages_names_and_addresses_are_refused(server: RunningServer, path
     assert server.ask("/translate", GOOD) == (200, {"translatedText": "clearhead"})
 
 
+@pytest.mark.parametrize(
+    ("path", "fields", "reason"),
+    [
+        ("/translate", {**GOOD, "formt": "html"}, "no field 'formt'; did you mean 'format'?"),
+        ("/translat", GOOD, "there is no such address; did you mean POST /translate?"),
+        ("/v1/completion", GOOD, "did you mean POST /v1/completions?"),
+        ("/v1/chat/completions", GOOD, "there are no chats, as the models have not learnt any"),
+        ("/languages", GOOD, "/languages does not take POST; send the request with GET"),
+    ],
+)
+def test_a_mistyped_request_is_told_what_is_nearest(server: RunningServer, path, fields, reason):
+    _, answer = server.ask(path, fields)
+    error = answer["error"]
+    assert reason in (error["message"] if isinstance(error, dict) else error)
+    assert server.ask("/translate", {**GOOD, "client": "mine"})[0] == 200
+
+
 def raw(server: RunningServer, data: bytes, seconds: float = 5) -> bytes:
     """All that comes back until the server closes, or for so long."""
     with socket.create_connection(("127.0.0.1", server.port), timeout=seconds) as connection:
