@@ -124,7 +124,7 @@ def test_a_check_that_was_left_out_is_not_called_a_proof(tmp_path: Path):
     assert not written["checked"] and not written["agrees"]
     assert found.lines(Path("out"))[1:] == (
         "compared  nothing: the check was left out, as asked",
-        "unproven  that both compute the same; parity.json says so too",
+        "unproven  that the folder computes what the model does; parity.json says so too",
     )
 
 
@@ -147,7 +147,7 @@ def test_without_transformers_all_but_the_proof_works(tmp_path: Path):
     assert done.stdout.splitlines()[:3] == [
         "wrote     theirs: Llama, LlamaForCausalLM",
         "compared  nothing: transformers is not installed (pip install 'clearhead[hf]')",
-        "unproven  that both compute the same; parity.json says so too",
+        "unproven  that the folder computes what the model does; parity.json says so too",
     ]
     assert not json.loads((tmp_path / "theirs" / "parity.json").read_text())["checked"]
     ours, back = (load_model(tmp_path / name).state_dict() for name in ("ours", "back"))

@@ -226,7 +226,7 @@ def test_a_check_that_was_left_out_is_not_called_a_proof(
     assert capsys.readouterr().out.splitlines() == [
         f"wrote     {out}: CTranslate2, TransformerDecoderSpec",
         "compared  nothing: the check was left out, as asked",
-        "unproven  that both compute the same; parity.json says so too",
+        "unproven  that the folder computes what the model does; parity.json says so too",
         f"missing   a tokenizer: {ours} has none",
     ]
 

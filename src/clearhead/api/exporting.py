@@ -61,7 +61,7 @@ def export(
         single_file=single_file,
     )
     more = _own_options(options, to)
-    compare = ", and comparing what both compute" if check else ""
+    compare = ", and comparing its results with clearhead's" if check else ""
     logging.getLogger("clearhead.progress").info(f"exporting to {out}{compare}")
     with _folder_of(model) as folder:
         return EXPORTS[to](folder, as_path("out", out), check=options.check, **more)

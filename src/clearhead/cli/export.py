@@ -25,8 +25,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         choices=list(EXPORTS),
         required=True,
         help="format; ctranslate2 is for models that generate, and needs the extra `serve`; "
-        "onnx is for browsers and other runtimes, and web is a page in which the model runs: both "
-        "need the extra `onnx`",
+        "onnx is for browsers and other runtimes, and web is a page in which the model runs; onnx "
+        "and web need the extra `onnx`",
     )
     parser.add_argument(
         "--table",

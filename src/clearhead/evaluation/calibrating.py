@@ -59,7 +59,7 @@ class MeasuredCalibration:
     error: float
     """The mean distance between confidence and chrF++ in a tenth (expected calibration error)."""
     error_before: float
-    """The same for the mean probability of a token, which is not calibrated."""
+    """The same error for the mean probability of a token, which is not calibrated."""
     worst_found: dict[str, float]
     """The share of the worst tenth by chrF++ that is in the lowest tenth by confidence; for
     comparison, the share in the longest tenth, and chance."""

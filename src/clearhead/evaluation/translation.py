@@ -205,7 +205,7 @@ def _test(
     n_resamples: int,
     metrics: dict[str, Any],
 ) -> list[tuple[str, tuple[Any, Any], str]]:
-    """Return for each metric its name, both results and its signature."""
+    """Return for each metric its name, the results of the two systems, and its signature."""
     from sacrebleu.significance import PairedTest
 
     systems: list[tuple[str, Sequence[str]]] = [("first", list(first)), ("second", list(second))]

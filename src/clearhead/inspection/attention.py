@@ -28,7 +28,7 @@ class AttentionMap(NamedTuple):
     source: list[str]
     layer: int
     head: int | None = None
-    """None: the mean of all heads."""
+    """The number of the head; None: the mean of all heads."""
     kind: str = "cross-attention, decoder"
     html: Callable[[], str] | None = None
     """Makes the page of the run, with every layer and head."""

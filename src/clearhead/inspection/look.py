@@ -75,7 +75,7 @@ class Text(NamedTuple):
 
     source: list[int] | None
     fed: list[int] | None
-    """None for an encoder alone, which is given its source only."""
+    """The ids that a decoder reads; None for an encoder alone, which reads only its source."""
     written: list[int]
     """The token that follows each position of `fed` (or belongs at each position of `source`)."""
     n_given: int = 0

@@ -64,7 +64,7 @@ class Certificate:
             return (
                 wrote,
                 f"compared  nothing: {self.unchecked}",
-                "unproven  that both compute the same; parity.json says so too",
+                "unproven  that the folder computes what the model does; parity.json says so too",
             )
         libraries = f"{self.library} {self.versions[self.library]}"
         return (

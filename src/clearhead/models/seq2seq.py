@@ -32,7 +32,7 @@ class Seq2Seq(nn.Module):
         decoder: Decoder,
         output: OutputProjection,
     ) -> None:
-        """`target_tokens` is None where both languages share one table."""
+        """`target_tokens` is None if source and target share one table."""
         super().__init__()
         self.config = config
         self.own_parts = OwnParts()

@@ -82,7 +82,7 @@ class RankMemory:
     in_layers: Moment
     """The backward pass is in the last layer."""
     at_end: Moment
-    """It has passed the first layer: all gradients are there."""
+    """The backward pass has passed the first layer: all gradients are there."""
 
     @property
     def moments(self) -> tuple[Moment, Moment, Moment]:

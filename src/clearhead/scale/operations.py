@@ -68,7 +68,7 @@ def inventory(config: ModelConfig) -> Inventory:
 
 
 def with_layers(config: ModelConfig, depth: int) -> ModelConfig:
-    """The same model with so many layers in each stack."""
+    """Return the configuration of the same model with `depth` layers in each stack."""
     both = config.family == "encoder-decoder"
     return replace(config, n_layers=depth, n_decoder_layers=depth if both else None)
 

@@ -126,8 +126,8 @@ def _panel(
 def _axis(
     arms: Sequence[ArmResult], column: str
 ) -> tuple[Callable[[float], float], list[tuple[float, str]], bool]:
-    """Where a value is, in pixels; the ticks with their labels; whether the axis is logarithmic.
-    What an interval has beyond the axis is cut."""
+    """Return a function that places a value, in pixels; the ticks with their labels; and whether
+    the axis is logarithmic. The part of an interval that is beyond the axis is left out."""
     seen = [value for arm in arms for value in arm.values[column]]
     if is_share(column):
         ticks = [(tick / 4, f"{25 * tick}%") for tick in range(5)]

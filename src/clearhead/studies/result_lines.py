@@ -83,7 +83,8 @@ def _are_blocks(numbers: Any) -> bool:
 
 
 def _are_norms(numbers: Any) -> bool:
-    """They may be much smaller and larger than figures: only their logarithms are used."""
+    """Tell whether numbers are norms. Norms may be much smaller and larger than other figures,
+    because only their logarithms are used."""
     return isinstance(numbers, list) and all(
         type(number) in (float, int) and 0 <= number <= sys.float_info.max for number in numbers
     )

@@ -133,7 +133,8 @@ def detectable(standard_error: float, freedom: float) -> float:
 def _detectable_share(
     standard_error: float, freedom: float, n_lines: int, n_seeds: int
 ) -> float | None:
-    """The same of a share, whose interval has a floor, and whose noise grows with a difference."""
+    """Return the difference of a share that would be detected. Its interval has a floor, and its
+    noise grows with a difference."""
     measured = _Component(standard_error**2, freedom)
 
     def missing(share: float) -> float:

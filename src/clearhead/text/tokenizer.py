@@ -35,8 +35,8 @@ class Tokenizer:
 
     def __init__(self, library: LibraryTokenizer, special_tokens: Sequence[str]) -> None:
         self.library = library
-        # A file from elsewhere may switch on cutting and padding; clearhead does both when it makes
-        # batches.
+        # A file from elsewhere may switch on truncation and padding; clearhead truncates and pads
+        # when it makes batches.
         library.no_truncation()
         library.no_padding()
         # Without this, the seven characters of "a<eos>b" would end the sequence in the middle.

@@ -153,7 +153,7 @@ def deepcopy(patient: Patient) -> Iterator[Finding]:
 
 
 def dtypes(patient: Patient) -> Iterator[Finding]:
-    """Mixed precision, as in training, and weights in another precision, as in serving, both run,
+    """Mixed precision, as in training, and weights in another precision, as in serving, must run,
     stay finite, and give about the same logits."""
     inputs = patient.draw(3)
     with torch.no_grad():
