@@ -351,7 +351,7 @@ def test_whatever_stops_the_reading_reaches_the_caller():
 
     def read() -> None:
         try:
-            found.extend(_chunks(lines(), "a file"))
+            found.extend(_chunks(lines(), Path("a file")))
         except MemoryError as error:
             found.append(error)
 
