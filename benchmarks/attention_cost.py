@@ -55,7 +55,7 @@ def sublayers(d_model: int) -> dict[str, Callable[[Tensor], Tensor]]:
 
     def attend(x: Tensor, kind: str) -> Tensor:
         attention.kind = "explicit" if kind == "explicit" else "fused"
-        return attention(x, attention.look_at(x), view)
+        return attention(x, attention.keys_values_of(x), view)
 
     return {
         "feed_forward": layer.feed_forward,

@@ -19,7 +19,7 @@ import torch
 
 from clearhead.config import ModelConfig, TrainConfig
 from clearhead.data.batches import TokenBatch
-from clearhead.training.distributed import Ranks, build_objective, joined
+from clearhead.training.distributed import Ranks, build_objective, joined_ranks
 from clearhead.training.optimizer import make_optimizers
 from clearhead.training.step import take_step
 from tools import rank_memory_page
@@ -50,7 +50,7 @@ def work(name: str, layout: str, recompute: bool, out: Path) -> None:
     """In each process: a tiny model first, so that what torch loads once is not counted."""
     torch.set_num_threads(1)
     train = config(LAYOUTS[layout], recompute)
-    with joined(train) as ranks:
+    with joined_ranks(train) as ranks:
         model = MODELS[name]
         tiny = replace(model, d_model=8 * model.n_heads, n_layers=1, d_ff=64, vocab_size=100)
         take_steps(tiny, train, ranks, 1)

@@ -20,7 +20,7 @@ from clearhead.data.corpus import Corpus, open_corpus
 from clearhead.data.prepare import prepare
 from clearhead.data.shards import Job
 from clearhead.environment import data_folder
-from clearhead.training.distributed import Ranks, joined
+from clearhead.training.distributed import Ranks, joined_ranks
 from clearhead.training.loop import train
 from clearhead.training.report import MetricsLine, Reporter, RunFiles
 from clearhead.training.run import open_run
@@ -179,7 +179,7 @@ def main() -> None:
     corpus, rounds = open_corpus(Path(sys.argv[1])), int(sys.argv[2])
     torch.set_num_threads(1)
     rows = SETTING.size.batch
-    with joined(TrainConfig()) as ranks:
+    with joined_ranks(TrainConfig()) as ranks:
         if ranks.world == 1:
             found = {
                 "one rank": measure_step(corpus, ranks, rows, "ddp", rounds),

@@ -27,7 +27,7 @@ def marks_of(model: nn.Module) -> list[str]:
         if module._forward_hooks or module._forward_pre_hooks:
             found.append(f"{name} hook")
         found += [f"{name}.{a}" for a, v in vars(module).items() if callable(v) and "attend" in a]
-        found += [f"{name}.{a}" for a in ("queries_of", "look_at") if a in vars(module)]
+        found += [f"{name}.{a}" for a in ("queries_of", "keys_values_of") if a in vars(module)]
     return found
 
 

@@ -51,17 +51,17 @@ def test_the_certificate_says_what_was_compared(tmp_path: Path):
 
 def forgetful(rule: Rule, tensors: list[torch.Tensor]) -> torch.Tensor:
     """A rule table with a defect: keys and values change places."""
-    return right_forth(rule, tensors[::-1] if len(tensors) == 3 else tensors)
+    return right_conversion(rule, tensors[::-1] if len(tensors) == 3 else tensors)
 
 
-right_forth = Rule.forth
+right_conversion = Rule.to_hugging_face
 
 
 def test_an_export_that_computes_something_else_is_not_kept(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
     ours = saved("gpt2", tmp_path)
-    monkeypatch.setattr(Rule, "forth", forgetful)
+    monkeypatch.setattr(Rule, "to_hugging_face", forgetful)
     with pytest.raises(FolderError, match="just written differs from the model"):
         export_model(ours, tmp_path / "theirs")
     assert [path.name for path in tmp_path.iterdir()] == ["ours"]

@@ -63,15 +63,15 @@ def test_a_tensor_of_ours_that_no_rule_covers_is_named(family: HuggingFaceFamily
 def test_the_way_back_undoes_the_way_there(n: int, layout: Any, shape: tuple[int, ...]):
     rule = Rule(tuple("abc"[:n]), "fused", layout)
     ours = [torch.randn(shape) for _ in range(n)]
-    back = rule.back(rule.forth(ours))
+    back = rule.from_hugging_face(rule.to_hugging_face(ours))
     assert len(back) == n and all(torch.equal(one, other) for one, other in zip(ours, back))
-    assert rule.their_shape(dict.fromkeys("abc", shape)) == rule.forth(ours).shape
+    assert rule.their_shape(dict.fromkeys("abc", shape)) == rule.to_hugging_face(ours).shape
 
 
 def test_a_vector_is_a_row_there_and_a_vector_again():
     rule, vector = Rule(("a",), "row", "row"), torch.randn(5)
-    assert rule.forth([vector]).shape == rule.their_shape({"a": (5,)}) == (1, 5)
-    assert torch.equal(rule.back(rule.forth([vector]))[0], vector)
+    assert rule.to_hugging_face([vector]).shape == rule.their_shape({"a": (5,)}) == (1, 5)
+    assert torch.equal(rule.from_hugging_face(rule.to_hugging_face([vector]))[0], vector)
 
 
 @pytest.mark.parametrize("language", ["en", "zh"])

@@ -8,6 +8,7 @@ import pytest
 import torch
 from torch import nn
 
+from clearhead.api.own_parts import own_parts
 from clearhead.errors import FolderError, InputError
 from clearhead.interop.ctranslate2.exporting import export_ctranslate2
 from clearhead.interop.huggingface.exporting import export_model
@@ -15,6 +16,7 @@ from clearhead.interop.model_folder import load_model, read_description, save_mo
 from clearhead.interop.onnx.exporting import export_onnx
 from clearhead.models import build_model, preset
 from clearhead.models.own_parts import OwnParts, own_parts_in
+from clearhead.parts.attention import MultiHeadAttention
 from tests.models.own import OWN, NeverFilled, SquaredReLU
 
 ALL, NETWORK = OwnParts(**OWN), OwnParts(feed_forward=SquaredReLU)
@@ -116,3 +118,12 @@ def test_a_damaged_list_of_parts_is_refused(tmp_path: Path):
     path.write_text(path.read_text().replace('"format"', '"own_parts": {"heart": "x"}, "format"'))
     with pytest.raises(FolderError, match="own_parts must give names to some of attention, feed_f"):
         load_model(tmp_path / "model")
+
+
+def test_an_attention_with_the_old_name_of_a_method_is_refused():
+    class Old(MultiHeadAttention):
+        def look_at(self, x, rotation=None):
+            return super().keys_values_of(x, rotation)
+
+    with pytest.raises(InputError, match="look_at, which clearhead calls keys_values_of"):
+        own_parts(attention=Old)

@@ -91,7 +91,7 @@ def test_gradients_of_multi_head_attention_are_right(kind):
         bias=AlibiPositions(4)(torch.arange(3)[None], torch.arange(3)[None]).double(),
         rotation=rotary.double()(torch.arange(3)[None]),
     )
-    check(module, lambda x: module(x, module.look_at(x, view.rotation), view), draw(2, 3, 6))
+    check(module, lambda x: module(x, module.keys_values_of(x, view.rotation), view), draw(2, 3, 6))
 
 
 @pytest.mark.parametrize("pairs", ["halves", "interleaved"])

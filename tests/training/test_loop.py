@@ -22,7 +22,7 @@ from clearhead.training import plan as plan_module
 from clearhead.training import publishing
 from clearhead.training.averaging import average_of, borrowed
 from clearhead.training.checkpoint import CheckpointError
-from clearhead.training.distributed import Ranks, joined, objective_of
+from clearhead.training.distributed import Ranks, joined_ranks, objective_of
 from clearhead.training.flops import step_flops
 from clearhead.training.loop import NotFiniteError, take_next_step, train
 from clearhead.training.plan import make_plan
@@ -96,7 +96,7 @@ def test_one_process_knows_that_torchrun_has_restarted_it(monkeypatch):
     monkeypatch.setenv("WORLD_SIZE", "1")
     for count in (0, 1):
         monkeypatch.setenv("TORCHELASTIC_RESTART_COUNT", str(count))
-        with joined(TEXT.train) as ranks:
+        with joined_ranks(TEXT.train) as ranks:
             assert ranks.restarted is bool(count)
 
 

@@ -30,6 +30,11 @@ def own_parts(**named_parts: Any) -> OwnParts:
                 f"{role}={part!r} is not a subclass of {base.__module__}.{base.__qualname__}; "
                 "give the class itself, or FILE.py:NAME"
             )
+        if role == "attention" and hasattr(part, "look_at"):
+            raise InputError(
+                f"{role}={part!r} has a method look_at, which clearhead calls keys_values_of since "
+                "version 0.3; rename the method"
+            )
         classes[role] = part
     return OwnParts(**classes)
 

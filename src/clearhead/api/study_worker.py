@@ -36,7 +36,7 @@ from clearhead.studies.result_lines import ResultLine, is_figure
 from clearhead.studies.statistics import N_BLOCKS
 from clearhead.studies.study_file import GRADIENTS
 from clearhead.studies.workers import end_with_parent
-from clearhead.training.distributed import joined
+from clearhead.training.distributed import joined_ranks
 from clearhead.training.loop import NotFiniteError
 from clearhead.training.report import METRICS, MetricsLine, read_metrics
 from clearhead.training.run import open_trial
@@ -125,7 +125,7 @@ def _gradients(run: TrainedRun, task: dict[str, Any]) -> dict[str, NormsByStack]
     """Compute the gradients' norms by layer on the first batch of training, with the initial
     weights and with the last."""
     recipe, corpus = as_recipe(task["recipe"]), open_corpus(Path(task["prepared"]))
-    with joined(recipe.train) as ranks:
+    with joined_ranks(recipe.train) as ranks:
         trial = open_trial(recipe, corpus, ranks, own_parts(**task["parts"]))
         batch = move(next(iter(trial.loader)), ranks.device)
         first = gradient_norms(trial.objective, batch)

@@ -40,7 +40,7 @@ from clearhead.studies.showing import table
 from clearhead.studies.statistics import POWER, detectable_in_spreads
 from clearhead.studies.study_file import SHIPPED, Arm, StudyPlan, load_study
 from clearhead.studies.workers import StudyJob, run_jobs
-from clearhead.training.distributed import joined, objective_of
+from clearhead.training.distributed import joined_ranks, objective_of
 from clearhead.training.loss import count_targets
 from clearhead.training.plan import FEW_STEPS, make_plan
 from clearhead.training.run import Run, Say, open_trial
@@ -253,7 +253,7 @@ class Study:
         try:
             recipe = arm.trial(self.plan.seeds[0], arm.recipe.train.steps)
             corpus = open_corpus(self._prepared(arm))
-            with joined(recipe.train) as ranks:
+            with joined_ranks(recipe.train) as ranks:
                 run = open_trial(recipe, corpus, ranks, own_parts(**arm.parts))
                 steps = (
                     _steps_for_tokens(run, self.plan.amount) if self.plan.budget == "tokens" else 0

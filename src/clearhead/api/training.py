@@ -31,7 +31,7 @@ from clearhead.models import Classifier, MaskedLM, Model
 from clearhead.models.own_parts import OwnParts
 from clearhead.training.beforehand import check_space
 from clearhead.training.changes import recipe_facts
-from clearhead.training.distributed import Ranks, joined
+from clearhead.training.distributed import Ranks, joined_ranks
 from clearhead.training.loop import Ending
 from clearhead.training.loop import train as train_run
 from clearhead.training.plan import TrainingPlan
@@ -87,7 +87,7 @@ def train(
     if not (run_folder / CHECKPOINTS).exists():
         check_text_of_data(corpus, resolved.data)
     keep_freed_memory()
-    with joined(resolved.train) as ranks:
+    with joined_ranks(resolved.train) as ranks:
         receivers: Sequence[Listener] = ()
         if ranks.first:
             receivers = [_LogLines(resolved.train.log_every)] if listeners is None else listeners

@@ -141,7 +141,7 @@ def _run(arguments: list[str]) -> int:
 
 
 def _remedy(word: str, options: list[str]) -> str | None:
-    """Return what to write instead of an option that does not exist, if that can be told."""
+    """Return what to write instead of an option that does not exist, if there is a near one."""
     from clearhead.config.usual_names import LIKE_ENOUGH, remedy_for_key  # help does not need it
 
     keys = [option[2:] for option in options if "." in option]

@@ -6,7 +6,7 @@ import contextlib
 import io
 import sys
 
-from clearhead.api.comparing import diff
+from clearhead.api.doctor_diff import diff
 from clearhead.cli.calling import settings
 from clearhead.cli.console import TextConsole
 from clearhead.doctor.diff.page import as_html

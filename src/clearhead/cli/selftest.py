@@ -5,7 +5,7 @@ in. The exit code is 1 if a check fails."""
 import argparse
 from pathlib import Path
 
-from clearhead.api.testing import selftest
+from clearhead.api.self_test import selftest
 from clearhead.files import write_whole
 
 CALLS = selftest

@@ -42,7 +42,7 @@ INSTEAD = dict.fromkeys(
 )
 """Options of another command that people expect here, and what to do instead."""
 _OF_CATALOGUES = ("memory", "pieces", "leave_below")
-_OF_LINES = {
+_LINE_OPTIONS = {
     "input": None,
     "format": "text",
     "n_best": NBestOptions.n_best,
@@ -138,7 +138,7 @@ def _check_options(namespace: argparse.Namespace) -> None:
     if namespace.attention is not None and namespace.split is not None:
         raise ClearheadError("--attention draws one sentence; leave --split out")
     if namespace.catalogue is not None:
-        for name, default in _OF_LINES.items():
+        for name, default in _LINE_OPTIONS.items():
             if getattr(namespace, name) != default:
                 raise ClearheadError(f"{_flag(name)} is for lines; leave it out with --catalogue")
     else:

@@ -75,8 +75,9 @@ def check_between(name: str, value: int, lowest: int, highest: int) -> None:
 
 def share_remedy(name: str, value: object, otherwise: str) -> str:
     """Return the remedy for a share that should be from 0 to 1: 90 was probably meant as 90%."""
-    is_percent = isinstance(value, int | float) and 1 < value <= 100
-    return f"did you mean {setting(name, value / 100)}?" if is_percent else otherwise
+    if isinstance(value, int | float) and 1 < value <= 100:
+        return f"did you mean {setting(name, value / 100)}?"
+    return otherwise
 
 
 def check_number(name: str, value: float) -> None:

@@ -11,22 +11,22 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from .calls import CallInputs as CallInputs
+    from .calls import Calls as Calls
+    from .calls import Generated as Generated
     from .examination import examine as examine
     from .findings import Finding as Finding
-    from .patient import CallInputs as CallInputs
-    from .patient import Calls as Calls
-    from .patient import Generated as Generated
     from .report import Examination as Examination
     from .testing import assert_healthy as assert_healthy
 
 # Imported when first asked for: pytest loads the plugin of this package at every start, and torch
 # takes seconds.
-_HOMES = {
-    "CallInputs": "patient",
-    "Calls": "patient",
+_MODULES = {
+    "CallInputs": "calls",
+    "Calls": "calls",
     "Examination": "report",
     "Finding": "findings",
-    "Generated": "patient",
+    "Generated": "calls",
     "assert_healthy": "testing",
     "examine": "examination",
 }
@@ -42,6 +42,6 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    if name not in _HOMES:
+    if name not in _MODULES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(import_module(f"{__name__}.{_HOMES[name]}"), name)
+    return getattr(import_module(f"{__name__}.{_MODULES[name]}"), name)

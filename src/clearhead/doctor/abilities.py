@@ -11,9 +11,10 @@ import torch
 from torch import Tensor, nn
 
 from . import caching, feeding, losses
+from .calls import CallInputs
 from .form import CALL_ERRORS, Form, arguments_of
 from .generating import NOTHING, Found, find_generate
-from .patient import CallInputs, Patient
+from .patient import Patient
 
 _DOCUMENTS = ("doc_ids", "document_ids", "documents", "sequence_ids", "seq_ids")
 

@@ -6,10 +6,11 @@ import inspect
 import torch
 
 from .calling import LABELS, METHODS, PLACES, SOURCES, TARGETS, is_segments
+from .calls import CallInputs
 from .form import CALL_ERRORS, arguments_of, has_forward
 from .masks import is_mask
 from .outputs import describe
-from .patient import CallInputs, Patient
+from .patient import Patient
 from .texts import Language, error_text
 
 

@@ -12,12 +12,13 @@ import torch
 from torch import nn
 
 from .attention_trace import as_in_training
+from .calls import Calls
 from .causes import fold
 from .checks import CHECKS, Check
 from .copying import copy_model
 from .errors import DoctorError
 from .findings import Finding, NotApplicableError, Outcome, Status
-from .patient import Calls, ModelKind, Patient
+from .patient import ModelKind, Patient
 from .printing import captured
 from .recognition import RecognitionError, recognise
 from .report import Examination
@@ -26,7 +27,7 @@ from .texts import Language, error_text, nearest_text
 
 _log = logging.getLogger(__name__)
 
-OF_A_DEVICE = ("device", "backend", "cpu", "gpu", "cuda", "triton", "assertionerror")
+DEVICE_ERROR_WORDS = ("device", "backend", "cpu", "gpu", "cuda", "triton", "assertionerror")
 """Words in the errors of a model that runs only on its own device."""
 
 
@@ -102,7 +103,7 @@ def _recognised(model: nn.Module, **how: Any) -> Patient:
             patient = _recognised(copy_model(model).cpu(), **how)
         except Exception as error:  # it may name its device in its own code
             said = str(error).lower()
-            names_one = any(word in said for word in (*OF_A_DEVICE, *elsewhere))
+            names_one = any(word in said for word in (*DEVICE_ERROR_WORDS, *elsewhere))
             if isinstance(error, RecognitionError) and not names_one:
                 raise
             _log.info("on the processor", exc_info=True)

@@ -7,8 +7,8 @@ from typing import Any, Literal
 import torch
 from torch import Tensor, nn
 
+from .calls import CallInputs
 from .form import Form, arguments_of
-from .patient import CallInputs
 
 Step = Callable[[nn.Module, CallInputs, Any, dict[str, Any]], tuple[Tensor, Any]]
 """Takes new tokens, the cache so far and further arguments. Returns the logits of the new tokens,

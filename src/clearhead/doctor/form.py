@@ -9,9 +9,9 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from .calls import CallInputs, in_pieces
 from .mask_form import MaskForm
 from .outputs import candidates, describe, logits_in, states_in, tensors_in
-from .patient import CallInputs, in_pieces
 
 REFUSALS = (
     RuntimeError,

@@ -7,9 +7,10 @@ from typing import Any
 import torch
 from torch import nn
 
+from .calls import CallInputs
 from .form import CALL_ERRORS, HEADS, Form
 from .outputs import logits_in, states_in
-from .patient import CallInputs, Patient, change_size
+from .patient import Patient, change_size
 from .witness import watch, watching
 
 _SHORT = 5

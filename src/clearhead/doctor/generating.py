@@ -9,11 +9,12 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from .calls import CallInputs, Generated
 from .end_tokens import NAMES, EndToken, end_read_by, mentions_an_end
 from .form import Form, arguments_of
 from .mask_form import MaskForm
 from .masks import is_mask
-from .patient import CallInputs, Generated, Patient
+from .patient import Patient
 from .witness import watching
 
 Found = tuple[dict[str, Any], dict[str, str]]

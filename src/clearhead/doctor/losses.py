@@ -10,9 +10,10 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from .calls import CallInputs
 from .form import CALL_ERRORS, Form, arguments_of
 from .generating import NOTHING, Found
-from .patient import CallInputs, Patient
+from .patient import Patient
 
 _LABELS = ("labels", "lm_labels", "targets", "label", "gold")
 Loss = Callable[[nn.Module, CallInputs, Tensor], Tensor]

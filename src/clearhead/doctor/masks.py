@@ -9,9 +9,10 @@ import torch
 from torch import Tensor
 
 from .attention_trace import trace_attention
+from .calls import CallInputs
 from .form import CALL_ERRORS, Form, arguments_of, takes_anything
 from .mask_form import MaskForm, MaskShape
-from .patient import CallInputs, Patient, change_size
+from .patient import Patient, change_size
 
 # Arguments that say which tokens are real, or which are not; which of the two, and in which
 # shape, is found by trying.

@@ -6,9 +6,9 @@ from typing import NamedTuple
 
 from torch import nn
 
+from .calls import Calls
 from .errors import DoctorError
 from .hub_folders import CONFIG, open_hub_folder
-from .patient import Calls
 from .seeding import seeded
 from .texts import Language, close_text, error_text
 from .user_files import FileError, first_line, line_in, run_file

@@ -5,7 +5,8 @@ from collections.abc import Callable
 import torch
 from torch import Tensor, nn
 
-from .patient import CallInputs, Patient
+from .calls import CallInputs
+from .patient import Patient
 
 
 def reach_in(

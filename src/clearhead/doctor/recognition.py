@@ -15,12 +15,13 @@ from . import abilities
 from .adapters import adapter_text
 from .attention_trace import trace_attention
 from .calling import forms
+from .calls import CallInputs, Calls
 from .causal_masks import with_causal_mask
 from .errors import DoctorError
 from .form import CALL_ERRORS, Form
 from .forms import settle
 from .masks import BEST, optional_masks, score
-from .patient import KINDS, CallInputs, Calls, ModelKind, Patient
+from .patient import KINDS, ModelKind, Patient
 from .row_limit import with_row_limit
 from .texts import Language, error_text, nearest_text
 

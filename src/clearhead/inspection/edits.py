@@ -104,7 +104,7 @@ class Edit:
                 raise ConfigError("heads", self.heads, rule, "leave heads out")
             if any(not 0 <= head < site.n_heads for head in self.heads):
                 rule = f"must be 0 to {site.n_heads - 1}: {site.name} has {site.n_heads} heads"
-                if site.how == "heads out" or site.how == "look_at":
+                if site.how == "heads out" or site.how == "keys_values_of":
                     rule += " (keys and values may have fewer heads than queries)"
                 raise ConfigError("heads", self.heads, rule, f"try heads=[{site.n_heads - 1}]")
         if self.keys is not None and site.form != "matrix":

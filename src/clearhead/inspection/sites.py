@@ -24,7 +24,7 @@ How = Literal[
     "heads out",  # the module's output, split into heads
     "sublayer",  # what the callable given to a residual connection is called with
     "queries_of",  # what this method of an attention returns
-    "look_at",  # the keys that this method of an attention returns
+    "keys_values_of",  # the keys that this method of an attention returns
     "scores",
     "weights",
     "head_outputs",
@@ -136,7 +136,7 @@ def _attention(
     yield Site(f"{path}.key", "heads", module.key, "heads out", looked_at, n_kv)
     yield Site(f"{path}.value", "heads", module.value, "heads out", looked_at, n_kv)
     if rotary:
-        yield Site(f"{path}.key_rotated", "heads", module, "look_at", looked_at, n_kv)
+        yield Site(f"{path}.key_rotated", "heads", module, "keys_values_of", looked_at, n_kv)
     yield Site(f"{path}.query", "heads", module.query, "heads out", tower, n)
     if rotary:
         yield Site(f"{path}.query_rotated", "heads", module, "queries_of", tower, n)

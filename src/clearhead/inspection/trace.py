@@ -292,12 +292,12 @@ class Trace:
                 return module.register_forward_hook(head_outputs)
             case "queries_of":
                 return Tap(module, "queries_of", lambda queries: visit(site, queries))
-            case "look_at":
+            case "keys_values_of":
 
                 def keys(seen: KeysValues) -> KeysValues:
                     return seen._replace(keys=visit(site, seen.keys))
 
-                return Tap(module, "look_at", keys)
+                return Tap(module, "keys_values_of", keys)
             case _:
                 raise AssertionError(f"{site.how} has a hook of its own")
 

@@ -82,9 +82,9 @@ def _entry(site: Site, t: Trace) -> Entry:
         case "after":
             return Entry("3.1", total if pre else f"norm({total})", stream, Residual.forward)
         case "key":
-            return Entry("3.2.2", "K = x · W_K", kv_heads, MultiHeadAttention.look_at)
+            return Entry("3.2.2", "K = x · W_K", kv_heads, MultiHeadAttention.keys_values_of)
         case "value":
-            return Entry("3.2.2", "V = x · W_V", kv_heads, MultiHeadAttention.look_at)
+            return Entry("3.2.2", "V = x · W_V", kv_heads, MultiHeadAttention.keys_values_of)
         case "query":
             return Entry("3.2.2", "Q = x · W_Q", heads, MultiHeadAttention.queries_of)
         case "query_rotated":

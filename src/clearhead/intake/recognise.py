@@ -177,7 +177,7 @@ def conversion(path: Path, encoding: str) -> str:
 
 def not_utf_8(path: Path, raw: bytes, where: str) -> DataError:
     """Return the error for a file with bytes that are not UTF-8, such as `raw`. It names their
-    encoding if it can be told."""
+    encoding if it is recognised."""
     encoding = guess_encoding(raw)
     if encoding is None:
         return DataError(

@@ -34,7 +34,7 @@ from clearhead.text.tokenizer import Tokenizer
 
 CONFIG = "config.json"
 FORMAT = "clearhead model 1"
-OF_FEW_MODELS = frozenset({"prompt_start", "strip", "labels"})
+RARE_FIELDS = frozenset({"prompt_start", "strip", "labels"})
 """Fields that a folder contains only if they differ from the default."""
 MIN_TENSORS_OF_A_LAYER = 4
 """The lowest number of tensors in a layer, lower than in any family: fused queries, keys and
@@ -257,7 +257,7 @@ def _written(part: ModelConfig | TokenIds) -> dict[str, Any]:
     """Leave out fields that few models have if they have their default. Earlier versions, which do
     not know these fields, can then read the folders of all other models."""
     values = asdict(part)
-    for name in OF_FEW_MODELS & values.keys():
+    for name in RARE_FIELDS & values.keys():
         if values[name] == getattr(type(part), name):
             del values[name]
     return values

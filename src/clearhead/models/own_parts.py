@@ -23,7 +23,7 @@ class OwnParts:
     added to the embeddings; it replaces rotary positions and ALiBi, too."""
 
     attention: type[MultiHeadAttention] | None = None
-    """A subclass of `MultiHeadAttention`: caches need its `look_at`, `n_kv_heads`, `d_head`."""
+    """A subclass of `MultiHeadAttention`: caches need `keys_values_of`, `n_kv_heads`, `d_head`."""
     feed_forward: type[nn.Module] | None = None
     norm: type[nn.Module] | None = None
     positions: type[nn.Module] | None = None

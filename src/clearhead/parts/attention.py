@@ -130,7 +130,7 @@ class MultiHeadAttention(nn.Module):
         self.output = nn.Linear(n_heads * d_head, d_model, bias=bias)
         self.dropout = Dropout(p_dropout)
 
-    def look_at(self, x: Stream, rotation: Rotation | None = None) -> KeysValues:
+    def keys_values_of(self, x: Stream, rotation: Rotation | None = None) -> KeysValues:
         """Compute K = x·Wᴷ and V = x·Wⱽ, at which queries of this or another sequence look in
         `forward`."""
         keys = split_heads(self.key(x), self.n_kv_heads)
@@ -144,7 +144,7 @@ class MultiHeadAttention(nn.Module):
         view: View,
         record: Callable[[Weights], None] | None = None,
     ) -> Float[Tensor, "batch query d_model"]:
-        """Let x attend to the keys and values that `look_at` returned."""
+        """Let x attend to the keys and values that `keys_values_of` returned."""
         queries = self.queries_of(x, view.rotation)
         if record is not None:
             record(self.weights_of(queries, seen, view))

@@ -99,13 +99,13 @@ class Batcher:
 class BatchQueue:
     """Jobs of similar length, and the thread that runs them."""
 
-    def __init__(self, home: Batcher, translate: Translate, *, is_long: bool) -> None:
-        self.home, self.translate, self.is_long = home, translate, is_long
-        self.limits = home.limits
+    def __init__(self, batcher: Batcher, translate: Translate, *, is_long: bool) -> None:
+        self.batcher, self.translate, self.is_long = batcher, translate, is_long
+        self.limits = batcher.limits
         self.jobs: deque[BatchJob] = deque()
         self.n_sentences = 0
         self._arrived = asyncio.Event()
-        self._thread = ThreadPoolExecutor(1, thread_name_prefix=f"model {home.name}")
+        self._thread = ThreadPoolExecutor(1, thread_name_prefix=f"model {batcher.name}")
         self._task = asyncio.get_running_loop().create_task(self._work())
 
     async def run(self, job: BatchJob) -> None:
@@ -125,7 +125,7 @@ class BatchQueue:
 
     def _count(self, n_tokens: int, n_sentences: int) -> None:
         self.n_sentences += n_sentences
-        self.home.count(n_tokens)
+        self.batcher.count(n_tokens)
 
     def _drop(self, job: BatchJob) -> None:
         """Drop the waiting sentences of a job that failed or was cancelled."""
@@ -157,7 +157,7 @@ class BatchQueue:
             seconds = time.perf_counter() - started
             n_tokens = sum(len(source.tokens) for source in sources)
             n_new = sum(len(answered.outputs[0].tokens) for answered in outputs if answered.outputs)
-            self.home.measured(len(batch), n_tokens, n_new, seconds)
+            self.batcher.measured(len(batch), n_tokens, n_new, seconds)
             growth = min(MOST_GROWTH, self.limits.batch_seconds / seconds)
             for job in {job for job, _ in batch}:
                 job.most_tokens = max(1, round(growth * min(job.most_tokens, n_tokens)))

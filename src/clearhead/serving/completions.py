@@ -171,23 +171,23 @@ class Completions:
 class RunningCompletion:
     """One request that is being decoded."""
 
-    def __init__(self, home: Completions, asked: Asked) -> None:
-        self.home, self.asked = home, asked
+    def __init__(self, server: Completions, asked: Asked) -> None:
+        self.server, self.asked = server, asked
         self.id = f"cmpl-{secrets.token_hex(12)}"
         self.created = int(time.time())
         self.left = threading.Event()
         self.stops = [StopAt(asked.stops) for _ in asked.prompts]
         self.n_new = [0] * len(asked.prompts)
         self.size = asked.config.max_new * len(asked.prompts) + asked.n_prompt_tokens
-        if home.n_tokens and home.n_tokens + self.size > home.limits.max_waiting:
+        if server.n_tokens and server.n_tokens + self.size > server.limits.max_waiting:
             raise RequestError(503, "too many completions are waiting", retry_after=5)
-        home.n_tokens += self.size
+        server.n_tokens += self.size
 
     def release(self) -> None:
         """End decoding at the next token, and free the request's part of the queue. Whoever answers
         the request calls this, because a client may leave before the first piece is read."""
         self.left.set()
-        self.home.n_tokens -= self.size
+        self.server.n_tokens -= self.size
         self.size = 0
 
     async def whole(self) -> dict[str, Any]:
@@ -208,7 +208,7 @@ class RunningCompletion:
         loop = asyncio.get_running_loop()
         arrived: asyncio.Queue[StreamedPiece | Exception | None] = asyncio.Queue()
         thread = loop.run_in_executor(
-            self.home.threads,
+            self.server.threads,
             _decode,
             self,
             lambda piece: loop.call_soon_threadsafe(arrived.put_nowait, piece),
@@ -233,7 +233,7 @@ class RunningCompletion:
             self.left.set()
             thread.cancel()  # if it has not begun
             n_in = self.asked.n_prompt_tokens
-            self.home.metrics.tokens(self.asked.decoder.name, n_in, sum(self.n_new))
+            self.server.metrics.tokens(self.asked.decoder.name, n_in, sum(self.n_new))
 
     def head(self) -> dict[str, Any]:
         """Return the fields with which every answer begins."""
@@ -270,7 +270,7 @@ class CompletionStream(StreamingResponse):
 def _decode(run: RunningCompletion, send: Any) -> None:
     """Decode in a thread: put every piece into the queue, and then None; an error is put there as
     itself."""
-    end = time.monotonic() + run.home.limits.seconds
+    end = time.monotonic() + run.server.limits.seconds
     asked = run.asked
     try:
         if not run.left.is_set():

@@ -56,7 +56,7 @@ class DecoderLayer(nn.Module):
         it already holds the projected source."""
 
         def attend_to_the_past(x: Stream) -> Stream:
-            seen = self.self_attention.look_at(x, view.rotation)
+            seen = self.self_attention.keys_values_of(x, view.rotation)
             seen = seen if cache is None else cache.append(seen)
             return self.self_attention(x, seen, view, record_as("causal", record))
 
@@ -67,7 +67,7 @@ class DecoderLayer(nn.Module):
                 seen = cache.source
             else:
                 assert source is not None
-                seen = cross.look_at(source)
+                seen = cross.keys_values_of(source)
             # The hypotheses of a beam look at one source, so their queries stand side by side in
             # one row. A micro-batch without rows has no shape to infer.
             beam = len(x) != len(seen.keys)
@@ -133,6 +133,6 @@ class Decoder(Stack):
             shape = (batch_size, attention.n_kv_heads, capacity, attention.d_head)
             layers.append(KeysValues(like.new_zeros(shape), like.new_zeros(shape)))
             if cross is not None and memory is not None:
-                sources.append(cross.look_at(memory.states))
+                sources.append(cross.keys_values_of(memory.states))
         real = None if memory is None else memory.real
         return Cache(layers, sources=sources or None, real_source=real)

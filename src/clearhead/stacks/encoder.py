@@ -33,7 +33,7 @@ class EncoderLayer(nn.Module):
         """`Residual` passes norm(x) to a sublayer, or x itself with post-norm."""
 
         def attend_to_itself(x: Stream) -> Stream:
-            seen = self.self_attention.look_at(x, view.rotation)
+            seen = self.self_attention.keys_values_of(x, view.rotation)
             return self.self_attention(x, seen, view, record_as("self", record))
 
         x = self.around_self_attention(x, attend_to_itself)

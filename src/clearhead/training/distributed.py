@@ -136,7 +136,7 @@ def widest(device: torch.device) -> torch.dtype:
 
 
 @contextmanager
-def joined(config: TrainConfig) -> Iterator[Ranks]:
+def joined_ranks(config: TrainConfig) -> Iterator[Ranks]:
     """Join the ranks of this run. There is one process unless torchrun started it."""
     launched = torchrun()
     kind = torch.accelerator.current_accelerator(check_available=True)

@@ -26,7 +26,7 @@ from clearhead.training.schedule import learning_rate
 from clearhead.training.sizes import usual_lr
 
 _log = logging.getLogger(__name__)
-OF_BERT = ("[PAD]", "[CLS]", "[SEP]", "[MASK]")
+BERT_SPECIAL_TOKENS = ("[PAD]", "[CLS]", "[SEP]", "[MASK]")
 FREE = ("attention", "p_dropout", "p_attention_dropout", "init_std")
 """Options that do not change the meaning of the weights."""
 
@@ -125,7 +125,7 @@ def _special_tokens(
     token that the tokenizer lacks."""
     tokenizer, ids, pad = open_tokenizer(model_folder), description.ids, description.model.pad_id
     vocabulary = tokenizer.get_vocab()
-    for names in (usual, OF_BERT[: len(usual)]):
+    for names in (usual, BERT_SPECIAL_TOKENS[: len(usual)]):
         if vocabulary.keys() >= {*names} and vocabulary[names[0]] == pad:
             return names
     if ids.eos is None:

@@ -9,7 +9,7 @@ from dataclasses import replace
 from clearhead.config import Recipe
 from clearhead.data.corpus import Corpus
 from clearhead.models.own_parts import NONE, OwnParts
-from clearhead.training.distributed import joined
+from clearhead.training.distributed import joined_ranks
 from clearhead.training.plan import TrainingPlan, make_plan
 from clearhead.training.run import open_trial
 from clearhead.training.threads import (
@@ -39,7 +39,7 @@ class Trials:
 
     def plan(self, recipe: Recipe, corpus: Corpus) -> TrainingPlan:
         """Return the plan of a run of the recipe."""
-        with joined(recipe.train) as ranks:
+        with joined_ranks(recipe.train) as ranks:
             model = recipe.model
             _stages.info(f"timing steps of a model of width {model.d_model if model else '?'}")
             if self.choice is None:

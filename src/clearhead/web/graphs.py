@@ -150,7 +150,7 @@ def _source(graph: Graph, model: Seq2Seq | CausalLM) -> SourceNodes | None:
         return None
     memory = graph.input("memory", (1, "source_length", model.config.d_model), of=np.float32)
     parts: list[Any] = [layer.cross_attention for layer in model.decoder.layers]
-    return SourceNodes([layers.look_at(graph, memory, part) for part in parts], ViewNodes())
+    return SourceNodes([layers.keys_values_of(graph, memory, part) for part in parts], ViewNodes())
 
 
 def _give_weights(graph: Graph, tower: PageTower, watch: Switches) -> None:

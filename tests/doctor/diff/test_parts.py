@@ -10,7 +10,8 @@ from clearhead.doctor.diff.fingerprints import distance, fingerprint
 from clearhead.doctor.diff.form_of_tables import base_of
 from clearhead.doctor.diff.layouts import aligned, layouts, relative
 from clearhead.doctor.diff.operations import Leaf, root
-from clearhead.doctor.diff.recording import Plan, Swap, record
+from clearhead.doctor.diff.recorded import Plan, Swap
+from clearhead.doctor.diff.recording import record
 
 
 def test_order_shape_and_even_repetition_do_not_change_a_fingerprint():

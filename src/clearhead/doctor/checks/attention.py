@@ -11,8 +11,9 @@ from ..attention_trace import (
     plain_kernels,
     trace_attention,
 )
+from ..calls import CallInputs
 from ..findings import Finding, NotApplicableError
-from ..patient import CallInputs, Patient
+from ..patient import Patient
 
 
 def weights(patient: Patient) -> Iterator[Finding]:

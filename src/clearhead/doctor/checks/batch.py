@@ -8,8 +8,9 @@ import torch
 from torch import Tensor, nn
 
 from ..attention_trace import operations_in
+from ..calls import CallInputs
 from ..findings import Finding, NotApplicableError
-from ..patient import CallInputs, Patient, change_size
+from ..patient import Patient, change_size
 from ..witness import Visit, differs, first_change, watch
 
 _N_ROWS = 4

@@ -6,10 +6,11 @@ from dataclasses import replace
 import torch
 from torch import Tensor, nn
 
+from ..calls import CallInputs
 from ..findings import Finding, NotApplicableError
 from ..form import CALL_ERRORS
 from ..naming import PACKAGE
-from ..patient import CallInputs, Patient, change_size
+from ..patient import Patient, change_size
 from .padding import pad, roles
 
 _N_PADS = 3

@@ -7,9 +7,10 @@ import torch
 from torch import Tensor
 
 from ..attention_trace import trace_attention
+from ..calls import CallInputs
 from ..findings import Cell, Finding, NotApplicableError
 from ..form import CALL_ERRORS
-from ..patient import CallInputs, Patient, change_size, once_per_patient
+from ..patient import Patient, change_size, once_per_patient
 from ..reach import reach_in
 from ..witness import Visit, axis_of, differs, first_change, first_loss, watch
 

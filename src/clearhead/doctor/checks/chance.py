@@ -10,10 +10,11 @@ from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 
 from ..attention_trace import trace_attention
+from ..calls import CallInputs
 from ..copying import copy_model
 from ..findings import Finding, NotApplicableError
 from ..form import CALL_ERRORS
-from ..patient import CallInputs, Patient, change_size
+from ..patient import Patient, change_size
 from ..witness import first_change, watch, watching
 
 # Nobody drops more than this; who writes 0.9 means the share to keep.

@@ -10,9 +10,10 @@ import torch
 from torch import nn
 
 from ..attention_trace import Operations, trace_attention
+from ..calls import CallInputs
 from ..copying import calls_the_original, copy_model
 from ..findings import Finding
-from ..patient import CallInputs, Patient, change_size
+from ..patient import Patient, change_size
 from ..witness import watch
 
 

@@ -8,10 +8,11 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from ..calls import CallInputs, Generated
 from ..copying import copy_model
 from ..findings import Finding, NotApplicableError, Severity
 from ..generating import NEVER
-from ..patient import CallInputs, Generated, Patient
+from ..patient import Patient
 from ..witness import watching
 from .runs import (
     N_NEW,

@@ -8,11 +8,12 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from ..calls import CallInputs
 from ..copying import copy_model
 from ..findings import Finding, NotApplicableError
 from ..form import CALL_ERRORS
 from ..outputs import tensors_in
-from ..patient import CallInputs, Patient, change_size
+from ..patient import Patient, change_size
 from ..witness import watching
 
 _LONG, _MANY, _FEW = 256, 64, 8

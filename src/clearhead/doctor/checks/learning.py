@@ -9,8 +9,9 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from ..calls import CallInputs
 from ..findings import Finding, NotApplicableError
-from ..patient import CallInputs, Patient
+from ..patient import Patient
 from .loss import shift_of
 
 _N_SAMPLES = 8

@@ -5,9 +5,10 @@ from collections.abc import Iterator
 import torch
 from torch import nn
 
+from ..calls import CallInputs
 from ..findings import Finding, NotApplicableError
 from ..form import CALL_ERRORS
-from ..patient import CallInputs, Patient
+from ..patient import Patient
 
 # Longer limits are believed: trying them costs quadratic time and memory.
 _LONGEST_TRIED = 2048

@@ -7,9 +7,10 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from ..calls import CallInputs
 from ..findings import Finding, NotApplicableError
 from ..loss_forms import adds_a_constant, smoothed
-from ..patient import CallInputs, Patient, once_per_patient
+from ..patient import Patient, once_per_patient
 
 _N_IGNORED = 4
 

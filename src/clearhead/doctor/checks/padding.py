@@ -8,9 +8,10 @@ import torch
 from torch import Tensor, nn
 
 from ..attention_trace import trace_attention
+from ..calls import CallInputs
 from ..copying import copy_model
 from ..findings import Finding, NotApplicableError, Severity
-from ..patient import CallInputs, Patient, change_size
+from ..patient import Patient, change_size
 from ..witness import differs
 
 _N_PADS = 3

@@ -6,9 +6,10 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from ..calls import CallInputs, Generated
 from ..findings import Finding, NotApplicableError
 from ..form import CALL_ERRORS
-from ..patient import CallInputs, Generated, Patient
+from ..patient import Patient
 from .runs import (
     N_NEW,
     N_PROMPTS,

@@ -8,8 +8,9 @@ import torch
 from torch import Tensor, nn
 
 from ..attention_trace import Attention, trace_attention
+from ..calls import CallInputs
 from ..findings import Finding, NotApplicableError, Severity
-from ..patient import CallInputs, Patient, change_size
+from ..patient import Patient, change_size
 from ..witness import axis_of, watch
 
 # Some models compute their rotation in single precision always; a wrong one is off by the whole.

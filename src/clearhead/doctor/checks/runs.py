@@ -5,9 +5,10 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from ..calls import CallInputs, Generated
 from ..findings import NotApplicableError
 from ..form import CALL_ERRORS
-from ..patient import CallInputs, Generated, Patient
+from ..patient import Patient
 
 N_NEW = 8
 PROMPT = 3

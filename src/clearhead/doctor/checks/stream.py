@@ -16,8 +16,9 @@ from ..blocks import (
     stream_into,
     stream_out_of,
 )
+from ..calls import CallInputs
 from ..findings import Finding, NotApplicableError
-from ..patient import CallInputs, Patient, change_size
+from ..patient import Patient, change_size
 from ..witness import Visit, differs, tensors, watch, watching
 
 # The token's share at which it is drowned: an unscaled N(0, 0.02) table beside sinusoids has

@@ -9,9 +9,10 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from ..calls import CallInputs, Calls
 from ..copying import copy_model
 from ..form import CALL_ERRORS
-from ..patient import CallInputs, Calls, ModelKind
+from ..patient import ModelKind
 from ..recognition import RecognitionError
 from ..texts import Language
 from .departures import Walk, walk

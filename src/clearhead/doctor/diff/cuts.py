@@ -5,7 +5,7 @@ from typing import Literal
 
 from torch import Tensor
 
-from .recording import Plan, Swap
+from .recorded import Plan, Swap
 from .replaying import ChangedValues
 
 CutKind = Literal["replace", "bypass", "insert", "operand", "order"]

@@ -17,7 +17,7 @@ from .matching import Matching, add_noise, loops, side_by_side
 from .narrowing import narrowed
 from .operations import LOW, SourceLine
 from .places import port_line, region_lines
-from .recording import Plan, Recording
+from .recorded import Plan, Recording
 from .searching import best_cuts
 from .sides import Program
 from .substituting import Substitution

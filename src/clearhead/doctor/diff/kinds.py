@@ -7,8 +7,9 @@ import torch
 from torch import nn
 
 from ..calling import LABELS, Signature
+from ..calls import Calls
 from ..form import Form, has_forward
-from ..patient import Calls, ModelKind, Patient, change_size
+from ..patient import ModelKind, Patient, change_size
 from ..recognition import RecognitionError, stated_kind
 
 

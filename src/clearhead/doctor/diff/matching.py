@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from .fingerprints import FingerprintIndex, distance
 from .operations import Operation, consumers, root
-from .recording import Recording
+from .recorded import Recording
 from .sides import Role
 
 # Sums in another order differ by this much in double precision.

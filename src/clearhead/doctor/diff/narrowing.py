@@ -14,7 +14,7 @@ from .cuts import Cut
 from .fingerprints import Fingerprint, distance, fingerprint
 from .layouts import aligned, close, column_order, layouts
 from .operations import Operation, root
-from .recording import Swap
+from .recorded import Swap
 from .replaying import CannotReplayError, ChangedValues, Replay
 from .substituting import Substitution
 

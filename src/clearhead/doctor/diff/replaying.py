@@ -10,7 +10,7 @@ from torch import Tensor
 
 from .decomposing import without_fused_kernels
 from .operations import Operation
-from .recording import RecordedCall, Recording, Slot, Swap, like, mapped, tensors_in
+from .recorded import RecordedCall, Recording, Slot, Swap, like, mapped, tensors_in
 from .sides import Program
 
 

@@ -7,13 +7,15 @@ from typing import Any, Literal
 import torch
 from torch import Tensor, nn
 
+from ..calls import CallInputs, Calls
 from ..copying import copy_model
-from ..patient import CallInputs, Calls, ModelKind, Patient
+from ..patient import ModelKind, Patient
 from ..recognition import RecognitionError, recognise, stated_kind
 from ..texts import Language, error_text
 from .kinds import assumed_kind, unstated
 from .operations import Leaf
-from .recording import Plan, Recording, record
+from .recorded import Plan, Recording
+from .recording import record
 
 Role = Literal["reference", "port"]
 Inputs = CallInputs | Tensor | tuple[Any, ...] | Mapping[str, Any]

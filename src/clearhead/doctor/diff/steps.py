@@ -7,8 +7,8 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor, nn
 
+from ..calls import CallInputs
 from ..form import CALL_ERRORS
-from ..patient import CallInputs
 from .departures import Departure, walk
 from .layouts import relative
 from .sides import Program

@@ -16,7 +16,7 @@ from .fingerprints import fingerprint
 from .layouts import layouts
 from .matching import Matching
 from .operations import Operation, root, split_shape
-from .recording import Recording
+from .recorded import Recording
 from .replaying import CannotReplayError, ChangedValues, Replay, is_computed
 from .sides import Program
 

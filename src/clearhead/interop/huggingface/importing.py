@@ -10,7 +10,7 @@ from clearhead.errors import FolderError
 from clearhead.interop.folders import read_json, whole_or_absent
 from clearhead.interop.huggingface.families import family_of
 from clearhead.interop.huggingface.own_ids import with_own_ids
-from clearhead.interop.huggingface.rules import Theirs
+from clearhead.interop.huggingface.rules import HuggingFaceTensors
 from clearhead.interop.labels import copy_labels
 from clearhead.interop.model_folder import (
     CONFIG,
@@ -48,7 +48,7 @@ def import_model(folder: Path, out: Path, *, max_shard_bytes: int = MAX_SHARD_BY
     ids = with_own_ids(folder, ids, config)
     with TensorFiles(folder) as files:
         check_plausible(config, files)
-        theirs = Theirs(files, family.rules(config), shapes_of(config), family.spelling)
+        theirs = HuggingFaceTensors(files, family.rules(config), shapes_of(config), family.spelling)
         config = family.settle(config, theirs.read_ours)
         kept = shapes_of(config)
         with whole_or_absent(out) as unfinished:

@@ -37,7 +37,7 @@ class Rule(NamedTuple):
     computed: Callable[[], Tensor] | None = None
     """Computes a tensor that follows from the configuration and that clearhead does not store."""
 
-    def forth(self, ours: list[Tensor]) -> Tensor:
+    def to_hugging_face(self, ours: list[Tensor]) -> Tensor:
         """Make Hugging Face's tensor from clearhead's."""
         if self.computed is not None:
             return self.computed()
@@ -50,7 +50,7 @@ class Rule(NamedTuple):
             case "row":
                 return tensor[None]
 
-    def back(self, theirs: Tensor) -> list[Tensor]:
+    def from_hugging_face(self, theirs: Tensor) -> list[Tensor]:
         """Make clearhead's tensors from the tensor of Hugging Face."""
         match self.layout:
             case "same":
@@ -64,7 +64,9 @@ class Rule(NamedTuple):
     def their_shape(self, ours: Shapes) -> tuple[int, ...]:
         """Return the shape of the Hugging Face tensor, from the shapes of clearhead's."""
         with torch.device("meta"):
-            return tuple(self.forth([torch.empty(ours[name]) for name in self.ours]).shape)
+            return tuple(
+                self.to_hugging_face([torch.empty(ours[name]) for name in self.ours]).shape
+            )
 
 
 def module(
@@ -86,7 +88,7 @@ def to_theirs(rules: Iterable[Rule], shapes: Shapes, read: Read) -> list[Piece]:
         raise FolderError(f"no rule covers our tensors {listed(uncovered)}; please report it")
 
     def make(rule: Rule) -> list[Tensor]:
-        return [rule.forth([read(name) for name in rule.ours])]
+        return [rule.to_hugging_face([read(name) for name in rule.ours])]
 
     return [
         Piece({rule.theirs: rule.their_shape(shapes)}, lambda rule=rule: make(rule))
@@ -117,7 +119,7 @@ class Spelling:
         return names
 
 
-class Theirs:
+class HuggingFaceTensors:
     """The tensors of an untrusted folder under clearhead's names. Before any tensor is read, it is
     checked that a rule covers every tensor of the folder, that every rule's tensor exists, and that
     all shapes agree."""
@@ -158,11 +160,11 @@ class Theirs:
         return self._files.read(self._names[rule.theirs])
 
     def _back(self, rule: Rule) -> list[Tensor]:
-        return rule.back(self._read(rule))
+        return rule.from_hugging_face(self._read(rule))
 
     def _check_alias(self, rule: Rule) -> None:
         stored = self._read(rule)
-        agreed = rule.forth([self.read_ours(name) for name in rule.ours])
+        agreed = rule.to_hugging_face([self.read_ours(name) for name in rule.ours])
         agreed = agreed.to(stored.dtype)
         # A formula that another machine has computed may differ by rounding.
         near = not rule.ours and torch.allclose(stored, agreed, rtol=0.0, atol=1e-6)

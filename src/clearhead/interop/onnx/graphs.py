@@ -158,7 +158,7 @@ def _seen_source(
     seen: list[KeysValuesNodes] = []
     for index, layer in enumerate(model.decoder.layers):
         assert isinstance(layer, DecoderLayer) and layer.cross_attention is not None
-        seen.append(past.extend(index, layers.look_at(graph, states, layer.cross_attention)))
+        seen.append(past.extend(index, layers.keys_values_of(graph, states, layer.cross_attention)))
     return seen
 
 

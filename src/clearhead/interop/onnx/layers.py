@@ -168,7 +168,7 @@ def around(
     return x
 
 
-def look_at(
+def keys_values_of(
     graph: Graph, x: Value, part: MultiHeadAttention, rotation: RotationNodes | None = None
 ) -> KeysValuesNodes:
     """Return the keys and values of x."""

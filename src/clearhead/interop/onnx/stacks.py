@@ -40,7 +40,7 @@ def through_layers(
         assert isinstance(layer, EncoderLayer | DecoderLayer)
 
         def attend(x: Value, index: int = index, part: Any = layer.self_attention) -> Value:
-            seen = extend(index, layers.look_at(graph, x, part, view.rotation))
+            seen = extend(index, layers.keys_values_of(graph, x, part, view.rotation))
             return layers.attention(graph, x, seen, part, view, watch)
 
         def attend_to_the_source(x: Value, index: int = index, layer: Any = layer) -> Value:

@@ -10,7 +10,7 @@ from ..evidence import Cause, Evidence
 from ..form_of_tables import base_of
 from ..layouts import relative
 from ..operations import Operation, root
-from ..recording import Swap
+from ..recorded import Swap
 from ..replaying import CannotReplayError, ChangedValues
 
 _REDUCE = (
