@@ -184,16 +184,14 @@ def locked(path: Path, refusal: str) -> Iterator[None]:
 
 @contextmanager
 def folder_beside(target: Path) -> Iterator[Path]:
-    """Make a hidden folder beside `path`, in which files are prepared before they get that name.
+    """Make a hidden folder beside `target`, in which files are prepared before they get that name.
     The folder is removed at the end of the block. If a process is killed before that, the next
     process removes its folder (but not on Windows, nor on disks without locks)."""
-    prefix, parent = f".{target.name}.unfinished-", target.parent
+    parent = target.parent
     try:
         parent.mkdir(parents=True, exist_ok=True)
-        for path in list(parent.iterdir()):
-            if re.fullmatch(rf"{re.escape(prefix)}\w{{8}}", path.name):
-                _remove_if_left(path)
-        folder, held = _new_folder(prefix, parent)
+        remove_unfinished(target)
+        folder, held = _new_folder(_prefix(target), parent)
     except OSError as error:
         error.filename = str(target)  # and not the hidden one
         raise
@@ -203,6 +201,17 @@ def folder_beside(target: Path) -> Iterator[Path]:
         shutil.rmtree(folder, ignore_errors=True)
         if held is not None:
             os.close(held)
+
+
+def remove_unfinished(target: Path) -> None:
+    """Remove the folders that killed processes left beside `target` (see `folder_beside`)."""
+    for path in list(target.parent.iterdir()):
+        if re.fullmatch(rf"{re.escape(_prefix(target))}\w{{8}}", path.name):
+            _remove_if_left(path)
+
+
+def _prefix(target: Path) -> str:
+    return f".{target.name}.unfinished-"
 
 
 def _new_folder(prefix: str, parent: Path) -> tuple[Path, int | None]:

@@ -3,7 +3,7 @@
 import asyncio
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from html import unescape
 from pathlib import Path
 from types import SimpleNamespace
@@ -19,9 +19,11 @@ from clearhead.config.serve import Limits
 from clearhead.decoding.codec import Codec
 from clearhead.decoding.results import AnsweredText, Output
 from clearhead.decoding.sentences import LanguagePair, language_pair, split_text
-from clearhead.decoding.text import EncodedSource
-from clearhead.errors import ConfigError, FolderError, InputError
+from clearhead.decoding.streaming import StreamedPiece
+from clearhead.decoding.text import EncodedSource, SeededPrompt
+from clearhead.errors import ConfigError, FolderError, InputError, ModelError
 from clearhead.interop.model_folder import TokenIds
+from clearhead.serving import completions
 from clearhead.serving import stored as stored_files
 from clearhead.serving.batching import Batcher
 from clearhead.serving.bodies import SentFile, _form, _multipart  # pyright: ignore
@@ -29,7 +31,7 @@ from clearhead.serving.completions import Asked, Completions, CompletionStream, 
 from clearhead.serving.languages import Detector, find_language, pair_in_name
 from clearhead.serving.markup import HtmlText
 from clearhead.serving.metrics import Metrics, forget_worker
-from clearhead.serving.refusals import RequestError
+from clearhead.serving.refusals import RequestError, status_of
 from clearhead.serving.stopping import StopAt
 from clearhead.serving.stored import StoredFiles
 from clearhead.text.train import train_bpe
@@ -443,6 +445,33 @@ def test_a_client_that_leaves_before_the_first_piece_holds_no_part_of_the_queue(
         return home.n_tokens
 
     assert asyncio.run(left()) == 0
+
+
+def test_a_model_that_fails_in_the_middle_of_a_stream_ends_it_with_an_error_event(
+    monkeypatch: pytest.MonkeyPatch,
+):
+    def fails_after_one(*_: Any) -> Iterator[StreamedPiece]:
+        yield StreamedPiece(0, "a", 1, None)
+        raise ModelError("the model computes NaN; train it again")
+
+    async def stream() -> list[str]:
+        nobody: Any = None
+        home = Completions([], Limits(), Metrics(), authorise=nobody, wait=nobody)
+        decoder: Any = SimpleNamespace(name="one", model=None, codec=None)
+        prompt = SeededPrompt([1], 1)
+        asked = Asked(decoder, [prompt], GenerateConfig(), 1, [], stream=True, usage=False)
+        run = RunningCompletion(home, asked)
+        return [event.decode() async for event in completions._events(run)]  # pyright: ignore
+
+    monkeypatch.setattr(completions, "stream_prompts", fails_after_one)
+    first, error, done = asyncio.run(stream())
+    assert '"text": "a"' in first and done == "data: [DONE]\n\n"
+    assert '"type": "server_error"' in error and "computes NaN" in error
+
+
+def test_an_error_of_the_model_or_its_folder_is_the_fault_of_the_server():
+    assert status_of(ModelError("NaN")) == status_of(FolderError("damaged")) == 500
+    assert status_of(InputError("too long")) == status_of(ConfigError("a", 1, "b", "c")) == 400
 
 
 def test_the_figures_of_a_worker_that_has_ended_are_forgotten(

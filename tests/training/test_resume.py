@@ -13,9 +13,11 @@ from clearhead.config import Recipe
 from clearhead.config.recipe import SECTIONS
 from clearhead.data.corpus import Corpus
 from clearhead.errors import ClearheadError, DataError
+from clearhead.files import folder_beside
 from clearhead.training.beforehand import check_space
 from clearhead.training.changes import RULES, check_changes, recipe_facts, rule_for
 from clearhead.training.checkpoint import MANIFEST, CheckpointError
+from clearhead.training.report import NEW_MODEL
 from tests.drawing import draws
 from tests.training.conftest import make_text
 from tests.training.small import PAIRS, TEXT, digest, go, with_model, with_train
@@ -111,12 +113,15 @@ def test_a_run_that_resumes_needs_no_space_for_the_checkpoints_that_it_has(
 
 def test_what_a_killed_run_left_unfinished_takes_no_space(text: Corpus, tmp_path: Path):
     run = go(with_train(TEXT, steps=2), text, tmp_path / "run").run
-    for name in ("checkpoints/.step-00000009.unfinished", "..model.new.unfinished-abc"):
+    for name in ("checkpoints/.step-00000009.unfinished", "..model.new.unfinished-abcd1234"):
         (tmp_path / "run" / name).mkdir()
         (tmp_path / "run" / name / "weights").write_bytes(bytes(9))
     check_space(run.folder, run.objective, run.recipe.train)
     left = [*(tmp_path / "run/checkpoints").iterdir(), *(tmp_path / "run").iterdir()]
     assert left and not [path for path in left if "unfinished" in path.name]
+    with folder_beside(tmp_path / "run" / NEW_MODEL) as being_written:
+        check_space(run.folder, run.objective, run.recipe.train)
+        assert being_written.is_dir()
 
 
 @pytest.mark.slow

@@ -29,7 +29,7 @@ from clearhead.serving.asking import MAX_BODY, LookRequest, read_request
 from clearhead.serving.connections import ConnectionLimits, bounded_connections
 from clearhead.serving.live import MAX_SECONDS, LiveModel, RequestTimeoutError
 from clearhead.serving.ports import take_port
-from clearhead.serving.refusals import RequestError
+from clearhead.serving.refusals import RequestError, status_of
 
 LOOK = "/api/look"
 failure = partial(refusal, LOOK)
@@ -143,7 +143,7 @@ class _LivePage:
         except RequestTimeoutError as error:
             return failure(504, str(error))
         except ClearheadError as error:
-            return failure(400, str(error))
+            return failure(status_of(error), str(error))
         body = json.dumps(document, ensure_ascii=False, separators=(",", ":")).encode()
         if len(body) > MAX_ANSWER:
             return failure(400, "the answer is too large for the live page; shorten the text")

@@ -19,7 +19,7 @@ from clearhead.config.serve import Limits
 from clearhead.decoding.continuing import seed_of_text, stream_prompts
 from clearhead.decoding.streaming import StreamedPiece
 from clearhead.decoding.text import SeededPrompt
-from clearhead.errors import nearest
+from clearhead.errors import ClearheadError, nearest
 from clearhead.serving.answers import answer_json
 from clearhead.serving.bodies import (
     Fields,
@@ -295,8 +295,8 @@ async def _events(run: RunningCompletion) -> AsyncIterator[bytes]:
     try:
         async for number, text, reason in run.pieces():
             yield _event({**run.head(), "choices": [run.choice(number, text, reason)]})
-    except TimeoutError:
-        message = "the answer took too long"
+    except (TimeoutError, ClearheadError) as error:  # the answer has begun: it has no status left
+        message = str(error) or "the answer took too long"
         yield _event({"error": {"message": message, "type": "server_error"}})
     if run.asked.usage:
         yield _event({**run.head(), "choices": [], "usage": run.usage()})

@@ -1,4 +1,6 @@
-"""Defines the error for a request that is refused."""
+"""Defines the error for a request that is refused, and the status of an error of the library."""
+
+from clearhead.errors import ClearheadError, FolderError, ModelError
 
 
 class RequestError(Exception):
@@ -8,3 +10,9 @@ class RequestError(Exception):
         super().__init__(reason)
         self.status = status
         self.retry_after = retry_after
+
+
+def status_of(error: ClearheadError) -> int:
+    """Return the status of an answer: the request is at fault, unless the model or its folder
+    is."""
+    return 500 if isinstance(error, ModelError | FolderError) else 400

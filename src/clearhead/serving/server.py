@@ -34,7 +34,7 @@ from clearhead.serving.completions import Completions
 from clearhead.serving.languages import Detector
 from clearhead.serving.logs import LOGGER
 from clearhead.serving.metrics import Metrics
-from clearhead.serving.refusals import RequestError
+from clearhead.serving.refusals import RequestError, status_of
 from clearhead.serving.served import ModelToServe, Searching, ServedDecoder, ServedTranslator
 from clearhead.serving.stored import StoredFiles
 from clearhead.serving.translation import Translation
@@ -82,7 +82,7 @@ def server_app(plan: ServerPlan) -> Starlette:
         lifespan=worker.lifespan,
         exception_handlers={
             RequestError: _answer_refusal,
-            ClearheadError: lambda request, error: refusal(request.url.path, 400, str(error)),
+            ClearheadError: _answer_error,
             HTTPException: _answer_http_error,
             TimeoutError: lambda request, _: refusal(
                 request.url.path, 504, "the answer took too long; send less at once"
@@ -203,6 +203,10 @@ async def _until_left(request: Request) -> None:
 
 def _answer_refusal(request: Request, error: Any) -> Response:
     return refusal(request.url.path, error.status, str(error), error.retry_after)
+
+
+def _answer_error(request: Request, error: Any) -> Response:
+    return refusal(request.url.path, status_of(error), str(error))
 
 
 def _answer_http_error(request: Request, error: Any) -> Response:

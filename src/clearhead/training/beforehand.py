@@ -10,7 +10,8 @@ from torch import nn
 from clearhead.config import BatchConfig, ModelConfig, Recipe, TrainConfig
 from clearhead.data.corpus import Corpus
 from clearhead.errors import ClearheadError, ConfigError, setting
-from clearhead.training.report import CHECKPOINTS
+from clearhead.files import remove_unfinished
+from clearhead.training.report import CHECKPOINTS, NEW_MODEL
 
 FAMILIES = {
     "pairs": "encoder-decoder",
@@ -76,9 +77,9 @@ def check_length(
 def check_space(folder: Path, objective: nn.Module, config: TrainConfig) -> None:
     """Check before hours of work that the checkpoints to keep will fit on the disk. First remove
     what a killed process left unfinished."""
-    unfinished = (folder / CHECKPOINTS).glob(".step-*")
-    for leftover in (*unfinished, *folder.glob("..model.new.unfinished-*")):
-        shutil.rmtree(leftover, ignore_errors=True)
+    for unfinished in (folder / CHECKPOINTS).glob(".step-*"):
+        shutil.rmtree(unfinished, ignore_errors=True)
+    remove_unfinished(folder / NEW_MODEL)
     numbers = sum(p.numel() * p.element_size() for p in objective.parameters())
     moments = {"adamw": 2, "muon": 1, "adafactor": 1}[config.optimizer]
     copies = 1 + moments + (config.ema is not None)

@@ -8,6 +8,7 @@ from clearhead.interop.labels import Labels, write_labels
 from clearhead.interop.model_folder import TokenIds, save_model
 from clearhead.training.averaging import NamedWeights, average_of, borrowed
 from clearhead.training.distributed import objective_of, whole_model
+from clearhead.training.report import NEW_MODEL
 from clearhead.training.run import Run, Say
 from clearhead.training.validation import validate
 
@@ -18,7 +19,7 @@ def publish(run: Run, corpus: Corpus, say: Say) -> None:
         model = whole_model(run.objective, run.ranks)
         if model is None:
             return
-        new, current, old = (run.folder / name for name in (".model.new", "model", ".model.old"))
+        new, current, old = (run.folder / name for name in (NEW_MODEL, "model", ".model.old"))
         # an earlier process was killed between the two renames
         if old.exists() and not current.exists():
             old.rename(current)

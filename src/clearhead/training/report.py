@@ -17,6 +17,8 @@ from clearhead.files import open_plain, sync, write_whole
 
 # the file's name in the folder of a run
 METRICS, LOG, CHECKPOINTS = "metrics.jsonl", "log.txt", "checkpoints"
+NEW_MODEL = ".model.new"
+"""The model folder that is written before it replaces the older one."""
 MAX_LINE = 2**24
 """The highest number of bytes in a line. A line that names every sample of a skipped step has
 thousands."""
