@@ -84,6 +84,18 @@ def texts_of(corpus: Corpus, split: str) -> list[str]:
     return [tokenizer.decode(store.document(number)) for number in range(n_texts)]
 
 
+def test_a_text_can_be_read_again_and_a_generator_says_that_it_cannot():
+    labelled = ch.OwnText.labelled([("sun", "fine"), ("rain", "wet")])
+    columns = ch.OwnText.columns(["a", "b"], Column(["x", "y"]))  # pyright: ignore
+    for text in (ch.OwnText.pairs(PAIRS), ch.OwnText.texts(["a", "b"]), columns, labelled):
+        assert text.rows is not None and list(text.rows) == list(text.rows) != []
+    assert labelled.counts == {"fine": 1, "wet": 1}
+    for once in (ch.OwnText.pairs(pair for pair in PAIRS), ch.OwnText.texts(iter("ab"))):
+        assert once.rows is not None and len(list(once.rows)) > 1
+        with pytest.raises(ClearheadError, match=r"was read already; give a list, or make a new"):
+            list(once.rows)
+
+
 def test_texts_that_occur_often_are_not_on_both_sides(here: Path):
     recipe = ch.recipe_for(
         text=ch.OwnText.texts([f"text number {n % 300}" for n in range(2400)]), minutes=1

@@ -4,7 +4,7 @@ import torch
 
 from clearhead.api.own_parts import PartGiven, own_parts
 from clearhead.config import ModelConfig
-from clearhead.config.checks import check_whole
+from clearhead.config.checks import check_seed
 from clearhead.errors import InputError
 from clearhead.models import Model, preset
 from clearhead.models import build_model as build
@@ -35,7 +35,7 @@ def build_model(
             f"config={config!r:.60} is a {type(config).__name__}; give a ModelConfig, or the name "
             "of a preset"
         )
-    check_whole("seed", seed)
+    check_seed(seed)
     try:
         torch.device(device)
     except (RuntimeError, TypeError):

@@ -6,7 +6,7 @@ from torch import nn
 
 from clearhead.api.examining import open_module
 from clearhead.api.text_model import TextModel
-from clearhead.config.checks import check_at_least, check_whole
+from clearhead.config.checks import check_at_least, check_seed, check_whole
 from clearhead.doctor import Calls
 from clearhead.doctor.diff import PortReport
 from clearhead.doctor.diff import diff as diff_modules
@@ -43,7 +43,7 @@ def diff(
     `steps=False` does not compare steps with a cache; `seconds` limits the time of the search.
     Neither model is changed.
     """
-    check_whole("seed", seed)
+    check_seed(seed)
     if vocab_size is not None:
         check_at_least("vocab_size", vocab_size, 1)
     if pad_id is not None:

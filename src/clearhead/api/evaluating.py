@@ -99,13 +99,13 @@ def measure(model: TokenizedModel, split: str | None, settings: Mapping[str, Any
         raise ConfigError("split", split, "is not a choice", "give 'train', 'valid' or 'test'")
     if model.opened.translates:
         options, texts = _options_and_texts(TRANSLATOR, settings)
-        _refuse_both(split, texts)
+        _check_split(model, split, texts)
         return measure_translator(model, options, split, **texts)
     if isinstance(model.model, MaskedLM | Classifier):
         options, texts = _options_and_texts(ENCODER, settings)
         return measure_encoder(model, options, split, **texts)
     options, texts = _options_and_texts(LANGUAGE_MODEL, settings)
-    _refuse_both(split, texts)
+    _check_split(model, split, texts)
     return measure_language_model(model, options, split, **texts)
 
 
@@ -138,7 +138,12 @@ def _does_not_apply(name: str, value: object, kind: _Kind) -> ClearheadError:
     return ConfigError(name, value, f"does not apply to {kind.name}", "leave it out")
 
 
-def _refuse_both(split: str | None, texts: Mapping[str, Any]) -> None:
+def _check_split(model: TokenizedModel, split: str | None, texts: Mapping[str, Any]) -> None:
     if split is not None and {"text", "source", "reference"} & texts.keys():
         rule = "is a part of the run's own data"
         raise ConfigError("split", split, rule, "leave out either split or the files")
+    if split is not None and not model.is_run:
+        rule = "is a part of a run's own data, and this model is not a run"
+        kind = TRANSLATOR if model.opened.translates else LANGUAGE_MODEL
+        texts_needed = " and ".join(setting(name, ...) for name in kind.texts)
+        raise ConfigError("split", split, rule, f"give the run, or {texts_needed}")

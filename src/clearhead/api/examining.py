@@ -9,7 +9,7 @@ from torch import nn
 from clearhead.api.loading import find_model
 from clearhead.api.locating import is_of_hugging_face, shipped_models
 from clearhead.api.text_model import TextModel
-from clearhead.config.checks import as_path, check_at_least, check_whole
+from clearhead.config.checks import as_path, check_at_least, check_seed, check_whole
 from clearhead.decoding.opening import RECIPE
 from clearhead.doctor import Calls, Examination
 from clearhead.doctor import examine as examine_module
@@ -49,7 +49,7 @@ def examine(
     FILE.py are, others are not). `language` is the language of error messages. The model is not
     changed.
     """
-    check_whole("seed", seed)
+    check_seed(seed)
     for name, size in (("vocab_size", vocab_size), ("max_length", max_length)):
         if size is not None:
             check_at_least(name, size, 1)

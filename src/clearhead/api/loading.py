@@ -67,12 +67,15 @@ def find_model(
 def _device(name: torch.device | str) -> torch.device:
     """Check the device before anything is read, by placing a first tensor on it."""
     try:
-        return torch.zeros(1, device=name).device
+        device = torch.zeros(1, device=name).device
+        reason = "it holds no weights" if device.type == "meta" else ""
     except (RuntimeError, AssertionError, TypeError) as error:
-        reason = str(error).partition("\n")[0]
+        device, reason = torch.device("cpu"), str(error).partition("\n")[0]
+    if reason:
         raise InputError(
             f"{setting('device', name)} cannot be used ({reason}); try {setting('device', 'cpu')}"
-        ) from None
+        )
+    return device
 
 
 def import_model(folder: str | Path, out: str | Path) -> TextModel:

@@ -23,7 +23,6 @@ from clearhead.intake.own_text import OwnText, check_strings
 
 Compute = Callable[..., Any]
 """The function that answers with all details, and takes names for the texts."""
-OLD = {"details", "n_best", "number", "called"}
 INSTEAD = {
     "n_best": "call translations(…, n_best=…)",
     "number": "leave it out",
@@ -94,13 +93,24 @@ class _OldMethod(NamedTuple):
     short: Callable[[Any], Any]
     """Returns an answer without its details."""
     read: Callable[[Any], list[str]] = as_list
+    keywords: frozenset[str] = frozenset({"details", "number", "called"})
+    """The keywords that the method no longer has."""
 
 
 METHODS = {
-    "translate": _OldMethod("translations(…)", _translations, _text_of),
+    "translate": _OldMethod(
+        "translations(…)",
+        _translations,
+        _text_of,
+        keywords=frozenset({"details", "n_best", "number", "called"}),
+    ),
     "generate": _OldMethod("continuations(…)", _continuations, _text_of),
     "stream": _OldMethod(
-        "stream(…)", _streams, lambda pieces: pieces, lambda prompt: [one_string(prompt)]
+        "stream(…)",
+        _streams,
+        lambda pieces: pieces,
+        lambda prompt: [one_string(prompt)],
+        frozenset({"number", "called"}),
     ),
     "score": _OldMethod("token_scores(…)", _token_scores, lambda scored: scored.log_prob),
     "classify": _OldMethod(
@@ -109,6 +119,11 @@ METHODS = {
         lambda answer: None if answer is None else answer.label,
     ),
 }
+
+
+def is_old(name: str, options: Mapping[str, Any]) -> bool:
+    """Tell whether the method of this name is called as in 0.2."""
+    return not METHODS[name].keywords.isdisjoint(options)
 
 
 def answer_old(
@@ -122,7 +137,7 @@ def answer_old(
     """Return what the method of this name returned for the keywords of 0.2, with a warning for each
     keyword. `more` are the arguments that follow the texts."""
     method = METHODS[name]
-    for keyword in sorted(OLD & options.keys()):
+    for keyword in sorted(method.keywords & options.keys()):
         remedy = INSTEAD.get(keyword, f"call {method.in_detail}")
         warn_of_old(f"the keyword {keyword}", remedy)
     with_details = options.pop("details", False)

@@ -20,7 +20,7 @@ from clearhead.api.preparing import defect_kinds
 from clearhead.api.rehearsing import rehearse_own
 from clearhead.config import DataConfig, Recipe, explained_toml, with_values
 from clearhead.config.checks import as_path
-from clearhead.config.recipe import TEMPLATES, load_recipe
+from clearhead.config.recipe import TEMPLATES, check_recipe_name, load_recipe
 from clearhead.config.tasks import NewOptions
 from clearhead.data.same_text import data_of_run
 from clearhead.decoding.opening import run_name
@@ -143,8 +143,8 @@ def _checked(text: Any) -> OwnText:
 
 def _request(name: str | None, text: OwnText, options: NewOptions) -> _Request:
     removed = () if options.clean is None else defect_kinds(options.clean)
-    if name is not None and (not isinstance(name, str) or not name):
-        raise InputError(f"name={name!r:.60} is not a name; give a string, such as 'my-pairs'")
+    if name is not None:
+        check_recipe_name(name)
     out = None if options.out is None else as_path("out", options.out)
     first = None if options.start is None else given_or_shipped(as_path("start", options.start))
     if out is not None:

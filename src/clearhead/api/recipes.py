@@ -15,7 +15,7 @@ from clearhead.config import (
     recipe_names,
     revise_recipe,
 )
-from clearhead.config.recipe import SECTIONS, validate_as_often
+from clearhead.config.recipe import SECTIONS, check_recipe_name, validate_as_often
 from clearhead.errors import InputError
 
 RecipeGiven = Recipe | str | Path
@@ -41,6 +41,8 @@ def recipe(
         recipe("multi30k-de-en", train={"steps": 200})
         recipe(name="mine", data=DataConfig(…), model=ModelConfig(…))
     """
+    if name is not None:
+        check_recipe_name(name)
     tables = {"data": data, "batches": batches, "model": model, "train": train}
     tables = {section: table for section, table in tables.items() if table is not None}
     for section, table in tables.items():

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, NoReturn, Unpack, overload
 
 from clearhead.api.keywords import chosen, takes
 from clearhead.api.languages import refuse_other_pair
-from clearhead.api.old_calls import OLD, answer_old
+from clearhead.api.old_calls import answer_old, is_old
 from clearhead.api.results import Classified, Evaluation, classified
 from clearhead.api.text_attention import text_attention
 from clearhead.api.texts import (
@@ -79,7 +79,7 @@ class TextModel(TokenizedModel):
     @takes(TranslateOptions)
     def translate(self, texts: Texts, **options: Any) -> Any:
         """Translate each text. The translation of an empty text is empty."""
-        if OLD & options.keys():
+        if is_old("translate", options):
             return answer_old("translate", find_translations, self, texts, options)
         answers = find_translations(self, as_list(texts), chosen(TranslateOptions, options))
         return _alike(texts, [outputs[0].text if outputs else "" for outputs in answers])
@@ -117,7 +117,7 @@ class TextModel(TokenizedModel):
     @takes(GenerateOptions)
     def generate(self, prompts: Texts, **options: Any) -> Any:
         """Generate the text that follows each prompt. Nothing follows an empty prompt."""
-        if OLD & options.keys():
+        if is_old("generate", options):
             return answer_old("generate", generate_continuations, self, prompts, options)
         answers = generate_continuations(self, as_list(prompts), chosen(GenerateOptions, options))
         return _alike(prompts, ["" if answer is None else answer.text for answer in answers])
@@ -139,7 +139,7 @@ class TextModel(TokenizedModel):
     def stream(self, prompt: str, **options: Unpack[Sampling]) -> Iterator[str]:
         """Yield the text that `generate` returns, piece by piece, while the model generates it.
         Without a prompt, the text begins at `start`."""
-        if OLD & options.keys():
+        if is_old("stream", options):
             return answer_old("stream", stream_continuation, self, prompt, {**options})
         return stream_continuation(self, one_string(prompt), chosen(SamplingOptions, options))
 
@@ -155,7 +155,7 @@ class TextModel(TokenizedModel):
     def score(self, texts: Texts, targets: Texts | None = None, **options: Any) -> Any:
         """Compute log p of each text. A translator scores `targets`, given the texts as sources. A
         language model scores whole texts; without a `start`, their first token is not scored."""
-        if OLD & options.keys():
+        if is_old("score", options):
             return answer_old("score", score_tokens, self, texts, options, targets)
         scores = self._scores(texts, targets, chosen(ScoreOptions, options))
         return _alike(texts, [scored.log_prob for scored in scores])
@@ -186,7 +186,7 @@ class TextModel(TokenizedModel):
     @takes(ClassifyOptions)
     def classify(self, texts: Texts, **options: Any) -> Any:
         """Return each text's label; None for a text that is empty or skipped."""
-        if OLD & options.keys():
+        if is_old("classify", options):
             return answer_old("classify", compute_label_probabilities, self, texts, options)
         settings = chosen(ClassifyOptions, options)
         answers = compute_label_probabilities(self, as_list(texts), settings)

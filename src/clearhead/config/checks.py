@@ -1,11 +1,10 @@
 """Checks that several configurations share."""
 
-from collections.abc import Iterable
 from dataclasses import fields
 from functools import cache
 from math import isfinite
 from pathlib import Path, PurePath
-from typing import Any, get_args, get_origin, get_type_hints
+from typing import Any, Literal, get_args, get_origin, get_type_hints
 
 from clearhead.errors import ConfigError, InputError, nearest, setting
 
@@ -20,7 +19,7 @@ def _hints(kind: type) -> dict[str, Any]:
 
 def check_choices(config: object) -> None:
     """Raises unless every field that is annotated with a Literal holds one of its words, and
-    numbers, strings and lists have the types of their fields."""
+    fractions, strings and lists of strings have the types of their fields."""
     hints = _hints(type(config))
     for field in fields(config):  # pyright: ignore[reportArgumentType]
         value, hint = getattr(config, field.name), hints[field.name]
@@ -32,22 +31,26 @@ def check_choices(config: object) -> None:
                 raise ConfigError(field.name, value, "must be a number", "write it without quotes")
             if abs(value) >= MOST:  # NaN is left to the rule of the field: it is in no order
                 raise ConfigError(field.name, value, "must be a finite number", "try 1.0")
-        if hint in (str, str | None) and isinstance(value, PurePath):
+        if hint in (str, str | None) and not isinstance(value, hint):
             raise ConfigError(field.name, value, "must be a string", f"try str({field.name})")
         if get_origin(hint) is tuple:
-            _check_texts(field.name, value)
+            _check_texts(field.name, value, get_args(hint)[0])
         words = get_args(hint)
         if words and all(isinstance(word, str) for word in words) and value not in words:
             raise ConfigError(field.name, value, "is not a choice", nearest(str(value), words))
 
 
-def _check_texts(name: str, value: object) -> None:
-    """Raises if a list of strings was given as one string, which Python would read letter by
-    letter."""
+def _check_texts(name: str, value: object, kind: Any) -> None:
+    """Raises unless the value is a list of strings (or of numbers too, if `kind` allows them), and
+    not one string, which Python would read letter by letter."""
     if isinstance(value, str | PurePath):
         raise ConfigError(name, value, "is one string", f"give a list: [{str(value)!r}]")
-    if isinstance(value, Iterable) and any(isinstance(item, PurePath) for item in value):
-        raise ConfigError(name, value, "must be strings", "try str(…) for each")
+    if not isinstance(value, list | tuple):
+        raise ConfigError(name, value, "must be a list of strings", "try ['a', 'b']")
+    allowed = str if get_origin(kind) is Literal else kind
+    if any(not isinstance(item, allowed) or isinstance(item, bool) for item in value):
+        rule = "must be strings" if allowed is str else "must be strings or whole numbers"
+        raise ConfigError(name, value, rule, "try str(…) for each")
 
 
 def _refuse_others_numbers(name: str, value: object) -> None:
@@ -94,6 +97,13 @@ def check_whole(name: str, value: int) -> None:
     _refuse_others_numbers(name, value)
     if isinstance(value, bool) or not isinstance(value, int):
         raise ConfigError(name, value, "must be a whole number", f"try {setting(name, 0)}")
+
+
+def check_seed(value: int) -> None:
+    """Raises unless the value is a seed that torch takes."""
+    check_whole("seed", value)
+    if not -(2**63) <= value < 2**63:
+        raise ConfigError("seed", value, "must fit in 64 bits", f"try {setting('seed', 0)}")
 
 
 def check_labels(labels: tuple[str, ...]) -> None:

@@ -272,6 +272,8 @@ def _strings(name: str, value: Iterable[str] | None) -> tuple[str, ...] | None:
         rule = f"is a {type(value).__name__}"
         raise ConfigError(name, value, rule, "give a string, or a list of strings")
     texts = tuple(value)
+    if not texts:
+        raise ConfigError(name, value, "is empty", "name the texts, or leave it out")
     for number, text in enumerate(texts, 1):
         if not isinstance(text, str):
             raise InputError(f"{name}: text {number} is {text!r:.60}; give strings")

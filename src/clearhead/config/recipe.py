@@ -17,7 +17,16 @@ from clearhead.config.data import DataConfig
 from clearhead.config.model import ModelConfig
 from clearhead.config.train import TrainConfig
 from clearhead.config.usual_names import remedy_for_key
-from clearhead.errors import ClearheadError, ConfigError, closest, nearest
+from clearhead.errors import (
+    BETWEEN,
+    ClearheadError,
+    ConfigError,
+    InputError,
+    closest,
+    nearest,
+    setting,
+    with_marks,
+)
 
 if TYPE_CHECKING:
     from jsonargparse import ArgumentParser
@@ -54,6 +63,42 @@ def toml_path(name: str, shipped: Path) -> Path:
     return user_path(name) if name.endswith(".toml") else shipped / f"{name}.toml"
 
 
+def check_recipe_name(name: object) -> None:
+    """Raises unless the name of a recipe can also be the name of a folder: that of its run, of its
+    prepared data and of its text."""
+    if not isinstance(name, str) or not name:
+        raise InputError(f"name={name!r:.60} is not a name; give a string, such as 'my-pairs'")
+    if name in (".", "..") or any(letter in name for letter in "/\\\0"):
+        raise InputError(
+            f"name={name!r:.60} cannot be the name of a folder; leave out slashes, such as "
+            f"'my-pairs', and say where with {setting('folder', ...)}"
+        )
+
+
+def read_toml(path: Path) -> dict[str, Any]:
+    """Read the tables of a TOML file."""
+    try:
+        return tomllib.loads(path.read_text(encoding="utf-8-sig"))
+    except OSError as error:
+        raise _unreadable(path, error) from None
+    except (ValueError, RecursionError) as error:
+        raise ClearheadError(f"{path} is not a TOML file: {error}; texts are in quotes") from None
+
+
+def is_there(path: Path) -> bool:
+    """Tell whether there is such a file. Raises if the system refuses to look."""
+    try:
+        return path.is_file()
+    except OSError as error:
+        raise _unreadable(path, error) from None
+
+
+def _unreadable(path: Path, error: OSError) -> ClearheadError:
+    return ClearheadError(
+        f"{path} cannot be read ({error.strerror}); check the path and its permissions"
+    )
+
+
 def recipe_names() -> list[str]:
     """The names of the recipes that ship with clearhead."""
     return sorted(path.stem for path in SHIPPED.glob("*.toml"))
@@ -68,7 +113,7 @@ def load_recipe(name: str | Path, overrides: Sequence[tuple[str, str]] = ()) -> 
     """Reads a shipped recipe by name, or any file by its path. Overrides are (key, text)."""
     name = str(name)
     path = toml_path(name, SHIPPED)
-    if not path.is_file():
+    if not is_there(path):
         remedy = f"{nearest(name, recipe_names())} (or give the path of a .toml file)"
         if Path(f"{name}.toml").is_file():
             remedy = f"give the name of a file with its extension: {name}.toml"
@@ -85,10 +130,7 @@ def load_recipe(name: str | Path, overrides: Sequence[tuple[str, str]] = ()) -> 
             remedy = f"did you mean {close!r}?" if close else "check the path"
             remedy += ", or make one: clearhead new NAME"
         raise ClearheadError(f"there is no recipe {name!r}; {remedy}")
-    try:
-        tables = tomllib.loads(path.read_text(encoding="utf-8-sig"))
-    except (ValueError, RecursionError) as error:
-        raise ClearheadError(f"{path} is not a TOML file: {error}; texts are in quotes") from None
+    tables = read_toml(path)
     _check_keys(tables, str(path))
     in_file = [f"{section}.{key}" for section in tables for key in tables[section]]
     _refuse_what_data_decide([*in_file, *(key for key, _ in overrides)])
@@ -247,8 +289,19 @@ def _parse(
         try:
             parsed[section] = SECTIONS[section](**part.as_dict())
         except ConfigError as error:
-            raise ClearheadError(f"{section}.{error}") from None
+            raise _with_whole_keys(section, error) from None
     return parsed
+
+
+def _with_whole_keys(section: str, error: ConfigError) -> ConfigError:
+    """Return the error with every setting of the section as a key of a recipe: `train.lr`, not
+    `lr`."""
+    names = "|".join(field.name for field in fields(SECTIONS[section]))
+    is_setting = re.compile(rf"""(?<![\w.'"])({names})(?=[={BETWEEN}])""")
+    rule, remedy = (
+        is_setting.sub(rf"{section}.\1", with_marks(text)) for text in (error.rule, error.remedy)
+    )
+    return ConfigError(f"{section}.{error.field}", error.value, rule, remedy)
 
 
 @cache

@@ -36,7 +36,6 @@ class PrepareOptions:
 
 def _check_threads(threads: int | None) -> None:
     if threads is not None:
-        check_whole("threads", threads)
         check_between("threads", threads, 1, 4096)
 
 

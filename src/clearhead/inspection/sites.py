@@ -88,7 +88,7 @@ def matching(pattern: str, names: list[str]) -> list[str]:
 
 def _remedy(pattern: str, names: list[str]) -> str:
     close = nearest(pattern, names)
-    return close if close.startswith("did") else "clearhead.names(model) lists them all"
+    return close if close.startswith("did") else "clearhead.edit.names(model) lists them all"
 
 
 def embedding_of(model: Model, tower: TowerName) -> tuple[str, nn.Module]:

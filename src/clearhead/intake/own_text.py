@@ -3,8 +3,9 @@
 import hashlib
 import json
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import chain, islice
 from pathlib import Path
 from typing import Any
@@ -24,6 +25,24 @@ N_PLACEHOLDERS = 32
 FEW = 20
 """If there are fewer texts than this, each is a file whose end is held out; otherwise, lines are
 held out at random."""
+
+
+class _Rows:
+    """Rows that are made from what the user gave each time they are read."""
+
+    def __init__(
+        self, what: str, given: Any, make: Callable[[Any], Iterator[dict[str, str]]]
+    ) -> None:
+        self.what, self.given, self.make = what, given, make
+        self.was_read = False
+
+    def __iter__(self) -> Iterator[dict[str, str]]:
+        if self.was_read and isinstance(self.given, Iterator):
+            raise InputError(
+                f"{self.what}: this text was read already; give a list, or make a new OwnText"
+            )
+        self.was_read = True
+        return self.make(self.given)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -48,7 +67,7 @@ class OwnText:
         """Make text for a translator: (source, target) strings from a list, a generator, or a data
         frame of two columns."""
         _check_many("pairs", rows)
-        return cls(template="my-pairs", what="pairs", rows=_rows(rows))
+        return cls(template="my-pairs", what="pairs", rows=_Rows("pairs", rows, _pairs))
 
     @classmethod
     def columns(cls, source: Sequence[str], target: Sequence[str]) -> "OwnText":
@@ -58,7 +77,8 @@ class OwnText:
         n, m = len(source), len(target)
         if n != m:
             raise DataError(f"there are {n} sources and {m} targets; give one target for each")
-        return cls.pairs(zip(source, target))
+        rows = _Rows("pairs", (source, target), lambda columns: _pairs(zip(*columns)))
+        return cls(template="my-pairs", what="pairs", rows=rows)
 
     @classmethod
     def parallel_files(cls, source: str | Path, target: str | Path) -> "OwnText":
@@ -71,7 +91,7 @@ class OwnText:
         """Make text for a language model: strings from a list, a generator or a column of a data
         frame."""
         _check_many("texts", texts)
-        return cls(template="my-text", what="texts", rows=_strings(texts))
+        return cls(template="my-text", what="texts", rows=_Rows("texts", texts, _strings))
 
     @classmethod
     def files(cls, *paths: str | Path) -> "OwnText":
@@ -88,8 +108,8 @@ class OwnText:
             raise InputError("paths= is missing; give the catalogues")
         files = [as_path("paths", path) for path in paths]
         check_can_localise()
-        pairs = (pair._asdict() for pair in read_all_pairs(files))
-        return cls(template="my-pairs", what="pairs", rows=pairs, placeholders=N_PLACEHOLDERS)
+        rows = _Rows("pairs", files, _translated)
+        return cls(template="my-pairs", what="pairs", rows=rows, placeholders=N_PLACEHOLDERS)
 
     @classmethod
     def table(cls, path: str | Path, columns: Sequence[str | int] = ()) -> "OwnText":
@@ -107,7 +127,7 @@ class OwnText:
         frame of two columns."""
         _check_many("rows", rows)
         counts: Counter[str] = Counter()
-        made = _labelled(rows, counts)
+        made = _Rows("labelled", rows, partial(_labelled, counts=counts))
         return cls(template="my-labels", what="labelled", rows=made, counts=counts)
 
     @classmethod
@@ -208,6 +228,7 @@ def _check_column(side: str, value: Any) -> None:
 
 
 def _labelled(rows: Any, counts: Counter[str]) -> Iterator[dict[str, str]]:
+    counts.clear()  # an earlier reading counted the same rows
     for number, row in enumerate(_items(rows), 1):
         fields = () if isinstance(row, str | Mapping) or not isinstance(row, Iterable) else [*row]
         if len(fields) != 2 or not all(isinstance(field, str) for field in fields):
@@ -220,7 +241,11 @@ def _labelled(rows: Any, counts: Counter[str]) -> Iterator[dict[str, str]]:
         yield {"text": text, "label": label}
 
 
-def _rows(table: Any) -> Iterator[dict[str, str]]:
+def _translated(files: list[Path]) -> Iterator[dict[str, str]]:
+    return (pair._asdict() for pair in read_all_pairs(files))
+
+
+def _pairs(table: Any) -> Iterator[dict[str, str]]:
     for number, row in enumerate(_items(table), 1):
         texts = () if isinstance(row, str | Mapping) or not isinstance(row, Iterable) else [*row]
         if len(texts) != 2 or not all(isinstance(text, str) for text in texts):

@@ -5,7 +5,6 @@ import hashlib
 import math
 import re
 import shlex
-import tomllib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
@@ -14,7 +13,14 @@ from typing import Any, Literal
 from clearhead.config import Recipe, load_recipe, revise_recipe
 from clearhead.config.checks import MOST
 from clearhead.config.data import Task
-from clearhead.config.recipe import FROM_DATA, SECTIONS, toml_path, with_values
+from clearhead.config.recipe import (
+    FROM_DATA,
+    SECTIONS,
+    is_there,
+    read_toml,
+    toml_path,
+    with_values,
+)
 from clearhead.errors import ClearheadError, ConfigError, nearest
 
 SHIPPED = Path(__file__).parent / "shipped"
@@ -167,14 +173,10 @@ def load_study(name: str | Path) -> StudyPlan:
     """Load a shipped study by its name, or any file by its path."""
     name = str(name)
     path = toml_path(name, SHIPPED)
-    if not path.is_file():
+    if not is_there(path):
         remedy = f"{nearest(name, study_names())} (or give the path of a .toml file)"
         raise ClearheadError(f"there is no study {name!r}; {remedy}")
-    try:
-        tables = tomllib.loads(path.read_text(encoding="utf-8-sig"))
-    except (ValueError, RecursionError) as error:
-        raise ClearheadError(f"{path} is not a TOML file: {error}") from None
-    return _study(path, name, tables)
+    return _study(path, name, read_toml(path))
 
 
 KEYS = ("title", "question", "recipe", "seeds", "measures", "baseline", "beam", "lr", "budget")
