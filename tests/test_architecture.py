@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from clearhead.cli import VERBS
+
 ROOT = Path(__file__).parent.parent
 SOURCE = ROOT / "src" / "clearhead"
 MAX_LINES = 400
@@ -348,6 +350,77 @@ def test_a_file_that_keeps_the_rules_is_not_accused():
         "import os\nfrom clearhead.shapes import Float\nfrom clearhead.errors import InputError"
     )
     assert violations("parts/new.py", source, PACKAGES) == []
+
+
+SHOWING = ("data", "describe", "learn", "play", "quickstart", "runs")
+"""The verbs that only show things, with their further files (`learn_watch.py`)."""
+OF_THE_COMMAND_LINE = {"api", "cli", "config", "errors", "environment", "files", "processes"}
+PRINTING = {
+    "add_diff_options", "add_examine_options", "as_html", "as_renderable", "captured", "curve_text",
+    "curves_png", "describe_defects", "labels_as_written", "preset", "published_family",
+    "published_lines", "published_names", "step_line", "study_names", "table_of_families",
+    "validation_line",
+}  # fmt: skip
+"""Functions below the API that a verb may call: they print, or read what was typed."""
+
+
+def functions_below_the_api(file: str, source: str) -> set[str]:
+    """The functions that a file of the command line imports from below the API. Types and constants
+    begin with a capital letter. `lines.py` reads what was typed."""
+    name = file.removeprefix("cli/").removesuffix(".py")
+    if not file.startswith("cli/") or name.split("_")[0] in SHOWING or name == "lines":
+        return set()
+    return {
+        alias.name
+        for node in nodes(parsed(source))
+        if isinstance(node, ast.ImportFrom) and node.module
+        if node.module.startswith("clearhead.")
+        and package_of(node.module) not in OF_THE_COMMAND_LINE
+        for alias in node.names
+        if not alias.name[0].isupper()
+    }
+
+
+def test_a_verb_calls_the_api_and_below_it_only_what_prints():
+    called = {file: functions_below_the_api(file, source) for file, source in FILES.items()}
+    assert {file: names - PRINTING for file, names in called.items() if names - PRINTING} == {}
+    assert {name for names in called.values() for name in names} == PRINTING
+    source = "def f():\n    from clearhead.data.corpus import Corpus, open_corpus"
+    assert functions_below_the_api("cli/x.py", source) == {"open_corpus"}
+    assert functions_below_the_api("cli/learn_x.py", source) == set()
+
+
+VERB = re.compile(rf"clearhead ({'|'.join(VERBS)})\b")
+NOT_FOR_READERS_OF_PYTHON = re.compile(
+    r"explains them\)$|: made by clearhead new|· clearhead see$|^clearhead selftest on|"  # titles
+    r"run it in a terminal|"  # there is no other way
+    r"^clearhead study (run|page) |"  # a page that says how it was made
+    r"the field 'confidence'|to a file with"  # answers to requests
+)
+
+
+def commands(source: str) -> list[str]:
+    """Texts of a file that name a command of the shell; explanations may."""
+    tree = parsed(source)
+    explained = {id(node.value) for node in nodes(tree) if isinstance(node, ast.Expr)}
+    return [
+        node.value
+        for node in nodes(tree)
+        if isinstance(node, ast.Constant) and isinstance(node.value, str)
+        if id(node) not in explained and VERB.search(node.value.replace("`", ""))
+        if not NOT_FOR_READERS_OF_PYTHON.search(node.value)
+    ]
+
+
+def test_the_library_names_functions_and_not_commands():
+    found = {
+        file: commands(source)
+        for file, source in FILES.items()
+        if not file.startswith(SPEAK_OF_FLAGS)
+    }
+    assert {file: texts for file, texts in found.items() if texts} == {}
+    assert commands("raise DataError(f'{x} is missing; run clearhead prepare')") != []
+    assert commands("'clearhead reads it'") == []
 
 
 def test_nothing_but_the_command_line_imports_the_command_line():

@@ -190,7 +190,10 @@ def test_a_recipe_written_out_and_read_again_is_the_same(name: str, tmp_path: Pa
         ("data = 5\n", r"no table \[data\]"),
         (MINE + "[model]\nvocab_size = 9\n", r"model\.vocab_size comes from the prepared data"),
         ("[data\n", "mine.toml is not a TOML file"),
-        ("[project]\nname = 'x'\n", r"no table \[project\]; .* is it a recipe\? clearhead new"),
+        (
+            "[project]\nname = 'x'\n",
+            r"\[project\]; .* is it a recipe\? clearhead\.recipe_for",
+        ),
         (MINE.replace("300", '"many"'), r"data\.vocab_size='many' .*write a whole number$"),
         (MINE.replace("300", "30"), r"data\.vocab_size=30 must be a whole number of at least 259"),
         (MINE + "task = 'pears'\n", r"data\.task='pears'.*'pairs'"),
@@ -226,7 +229,7 @@ def test_a_recipe_of_ones_own_is_named_with_its_end(tmp_path: Path, monkeypatch)
     write(tmp_path, MINE)
     with pytest.raises(ClearheadError, match=r"no recipe 'mine'; .*: mine\.toml$"):
         load_recipe("mine")
-    with pytest.raises(ClearheadError, match=r"no recipe 'yours.toml'; .*clearhead new NAME"):
+    with pytest.raises(ClearheadError, match=r"'yours.toml'; .*make one: clearhead\.recipe_for"):
         load_recipe("yours.toml")
 
 

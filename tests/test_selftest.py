@@ -156,7 +156,7 @@ def test_what_a_driver_raises_is_in_the_report():
 def test_a_device_that_is_not_there_is_refused():
     with pytest.raises(ConfigError, match=r"device='tpu' is not a device that torch finds here"):
         run_selftest("tpu")
-    with pytest.raises(InputError, match="device=5 is a int; give a name"):
+    with pytest.raises(InputError, match="device=5 is an int; give a name"):
         ch.selftest(5)  # pyright: ignore[reportArgumentType]
 
 

@@ -2,18 +2,22 @@
 
 import argparse
 import pickle
+from importlib import import_module
 from pathlib import Path
 
 import pytest
 
 import clearhead as ch
 from clearhead.cli import main
-from clearhead.cli.spelling import as_flags, know_options
+from clearhead.cli.spelling import VERBS, as_flags, know_options
 from clearhead.errors import (
     ClearheadError,
     ConfigError,
     Message,
+    Verbatim,
+    call,
     function,
+    method,
     own_part,
     own_text,
     recipe_key,
@@ -59,6 +63,20 @@ def parser() -> argparse.ArgumentParser:
          "prepare again: clearhead prepare … --overwrite"),
         (f"run {function('calibrate')} first",
          "run clearhead.calibrate(…) first", "run clearhead calibrate … first"),
+        (f"make one with: {call('train', 'copy-task')}",
+         "make one with: clearhead.train('copy-task')", "make one with: clearhead train copy-task"),
+        (f"make one with: {call('train', Verbatim('recipe'))}",
+         "make one with: clearhead.train(recipe)", "make one with: clearhead train RECIPE"),
+        (f"run {call('study.run', 'my studies/a.toml')}",
+         "run clearhead.study('my studies/a.toml').run()",
+         "run clearhead study run 'my studies/a.toml'"),
+        (f"get it with: {call('get_corpus', 'multi30k')}",
+         "get it with: clearhead.get_corpus('multi30k')",
+         "get it with: clearhead data get multi30k"),
+        (f"{function('recipe_for')} makes one",
+         "clearhead.recipe_for(…) makes one", "clearhead new … makes one"),
+        (f"use it with: {method('translate')}",
+         "use it with: model.translate(…)", "use it with: clearhead translate …"),
         (f"give it as one: {own_text('table', 'a b.csv')}",
          "give it as one: OwnText.table('a b.csv')", "give it as one: --table 'a b.csv'"),
         (f"give its class: {own_part('norm', 'own.py:Norm')}",
@@ -123,3 +141,12 @@ def test_one_mistake_is_told_in_two_languages(
 def language_model_folder(tmp_path: Path) -> Path:
     ch.load("shakespeare-char").save(tmp_path / "model")
     return tmp_path / "model"
+
+
+def test_a_function_with_another_name_than_its_verb_is_called_by_the_verb():
+    for name, verb in VERBS.items():
+        first, _, then = name.partition(".")
+        offered = getattr(ch, first)
+        assert not then or callable(getattr(ch.Study, then))
+        module = import_module(f"clearhead.cli.{verb.split()[0]}{'_' if verb == 'import' else ''}")
+        assert getattr(module, "CALLS", offered) is offered

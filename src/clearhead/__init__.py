@@ -55,6 +55,7 @@ _HOMES = {
     "evaluate": "clearhead.api.evaluating",
     "examine": "clearhead.api.examining",
     "export": "clearhead.api.exporting",
+    "get_corpus": "clearhead.api.corpora",
     "head_ablation": "clearhead.inspection.sweep",
     "head_kinds": "clearhead.inspection.heads",
     "import_model": "clearhead.api.loading",

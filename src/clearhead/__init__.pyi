@@ -3,6 +3,7 @@
 from clearhead.api.building import build_model as build_model
 from clearhead.api.calibrating import calibrate as calibrate
 from clearhead.api.comparing import diff as diff
+from clearhead.api.corpora import get_corpus as get_corpus
 from clearhead.api.evaluating import evaluate as evaluate
 from clearhead.api.examining import examine as examine
 from clearhead.api.exporting import export as export

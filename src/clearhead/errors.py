@@ -26,7 +26,7 @@ class Mention(NamedTuple):
     """What a message mentions in words that depend on who reads it."""
 
     kind: str
-    """`setting`, `recipe key`, `own part`, `own text` or `function`."""
+    """`setting`, `recipe key`, `own part`, `own text`, `function`, `call` or `method`."""
     name: str
     shown: str
     """The value as Python shows it."""
@@ -77,6 +77,18 @@ def function(name: str, switch: str = "") -> str:
     return _mark("function", name, switch)
 
 
+def call(name: str, argument: object) -> str:
+    """Mentions a function of clearhead with its argument: `clearhead.train('copy-task')`. A
+    `Verbatim` argument is one that the user chooses: `clearhead.train(recipe)`. What `study`
+    returns has methods: `study.run` is `clearhead.study('name').run()`."""
+    return _mark("call", name, repr(argument))
+
+
+def method(name: str) -> str:
+    """Mentions a method of a model: `model.translate(…)`."""
+    return _mark("method", name, "")
+
+
 def _mark(kind: str, name: str, shown: str) -> str:
     return f"{START}{kind}{BETWEEN}{name}{BETWEEN}{shown}{END}"
 
@@ -94,6 +106,11 @@ def in_python(mention: Mention) -> str:
             return f"OwnText.{name}({shown})"
         case "function":
             return f"clearhead.{name}(…, {shown}=True)" if shown else f"clearhead.{name}(…)"
+        case "call":
+            first, _, then = name.partition(".")
+            return f"clearhead.{first}({shown})" + (f".{then}()" if then else "")
+        case "method":
+            return f"model.{name}(…)"
         case _:
             return f"{name}={shown}"
 
@@ -144,6 +161,12 @@ class ModelError(ClearheadError, ArithmeticError):
 
 class DataError(ClearheadError, ValueError):
     """Text, prepared token files or their settings that cannot be used as they are."""
+
+
+def type_of(value: object) -> str:
+    """Return the name of a value's type with its article: `an int`."""
+    name = type(value).__name__
+    return f"an {name}" if name[:1].lower() in tuple("aeiou") else f"a {name}"
 
 
 def nearest(word: str, known: Iterable[str]) -> str:

@@ -11,8 +11,8 @@ from typing import Any, get_overloads, get_type_hints
 import pytest
 
 import clearhead as ch
-from clearhead.api import texts
-from clearhead.config import evaluate, options, tasks
+from clearhead.api import serving, texts
+from clearhead.config import evaluate, options, serve, tasks
 from clearhead.config.explain import explanations
 from clearhead.errors import ClearheadError, ConfigError
 from clearhead.inspection import decode_for_page
@@ -34,6 +34,7 @@ COPIES = {
     texts.Generating: [options.GenerateOptions],
     texts.Scoring: [options.ScoreOptions],
     texts.Labelling: [options.ClassifyOptions],
+    serving.Serving: [serve.ServeOptions, serve.RequestLimits],
     texts.Measuring: [
         evaluate.TranslatorEvaluation,
         evaluate.LanguageModelEvaluation,
@@ -59,6 +60,7 @@ FUNCTIONS: dict[Callable[..., Any], list[type]] = {
     ch.export: [tasks.ExportOptions],
     ch.plan: [tasks.PlanOptions],
     ch.recipe_for: [tasks.NewOptions],
+    ch.serve: [serve.ServeOptions, serve.RequestLimits],
 }
 ANSWERS = [function for function in vars(ch.TextModel).values() if inspect.isfunction(function)]
 

@@ -52,6 +52,16 @@ def language_model() -> ch.TextModel:
             lambda: ch.train("copy-task", threads="a"),  # pyright: ignore
             "^threads='a' must be a whole number of at least 1; try threads=1$",
         ),
+        (lambda: ch.study(5), "^what=5 is not a name"),  # pyright: ignore
+        (lambda: ch.load(5), "^path=5 is not a path"),  # pyright: ignore
+        (lambda: ch.evaluate(5), "^model=5 is not a path"),  # pyright: ignore
+        (lambda: ch.see(5, "ab"), "^model=5 is not a path"),  # pyright: ignore
+        (lambda: ch.calibrate(5), "^model=5 is not a path"),  # pyright: ignore
+        (
+            lambda: ch.get_corpus("multi30"),
+            "^there is no corpus 'multi30'; did you mean 'mu",
+        ),
+        (lambda: ch.get_corpus(5), "^name=5 is an int; give the name of a corpus"),  # pyright: ignore
         (lambda: ch.recipe(f"{LONG}.toml"), "cannot be read .*; check the path"),
         (lambda: ch.study(f"{LONG}.toml"), "cannot be read .*; check the path"),
     ],
@@ -120,3 +130,15 @@ def test_a_keyword_of_another_method_is_no_old_keyword(language_model: ch.TextMo
             language_model.generate("ab", n_best=2)  # pyright: ignore
         with pytest.raises(TypeError, match="there is no option 'details'"):
             language_model.stream("ab", details=True)  # pyright: ignore
+
+
+def test_data_that_are_missing_are_fetched_as_python_does_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("CLEARHEAD_DATA", str(tmp_path / "data"))
+    with pytest.raises(ClearheadError, match=r"get it with: clearhead\.get_corpus\('copy-task'\)$"):
+        ch.train("copy-task")
+    folder = ch.get_corpus("copy-task")
+    assert folder.parent == tmp_path / "data" and any(folder.iterdir())
+    assert ch.get_corpus("copy-task") == folder

@@ -6,6 +6,7 @@ import pytest
 from small_corpora import write_pairs, write_text
 
 from clearhead.cli import main
+from clearhead.intake.public import FileProgress
 
 PAIRS = """
 [data]
@@ -138,10 +139,10 @@ def test_the_licence_is_shown_before_anything_is_downloaded(
 ):
     seen: list[str] = []
 
-    def no_download(corpus, root, report):
+    def no_download(name: str, *, progress: FileProgress) -> Path:
         seen.append(capsys.readouterr().out)
-        report("a file", 5, 10)
-        return root / corpus.folder
+        progress("a file", 5, 10)
+        return Path(name)
 
     monkeypatch.setattr("clearhead.cli.data.get_corpus", no_download)
     assert main(["data", "get", "wikitext-2"]) == 0

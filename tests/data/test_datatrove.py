@@ -128,5 +128,5 @@ def test_token_files_without_an_index_or_of_another_width_are_refused(tmp_path: 
 def test_a_tokenizer_that_is_not_there_is_not_looked_for_on_a_hub(tmp_path: Path):
     from clearhead.data.datatrove_step import TokenFiles
 
-    with pytest.raises(DataError, match=r"no tokenizer 'nobody/nothing'; clearhead prepare makes"):
+    with pytest.raises(DataError, match=r"no tokenizer 'nobody/nothing'; clearhead\.prepare\(…\)"):
         TokenFiles(tmp_path, "nobody/nothing")

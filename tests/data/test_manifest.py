@@ -98,7 +98,7 @@ def test_a_folder_that_cannot_be_written_to_still_opens(
 
 
 def test_a_folder_without_a_manifest_says_what_to_run(tmp_path: Path):
-    with pytest.raises(DataError, match=r"holds no prepared data.*clearhead prepare RECIPE"):
+    with pytest.raises(DataError, match=r"holds no prepared data.*clearhead\.prepare\(recipe\)"):
         open_corpus(tmp_path)
 
 

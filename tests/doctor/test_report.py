@@ -167,7 +167,7 @@ def test_the_command_examines_a_file_and_its_exit_code_is_the_verdict(tmp_path, 
         ("nowhere", "neither FILE.py:NAME, nor a folder"),
         ("nowhere.py:build", "there is no file"),
         ("{folder}/mine.py:absent", "has no 'absent'"),
-        ("{folder}/mine.py:number", "returned a int"),
+        ("{folder}/mine.py:number", "returned an object of type int"),
     ],
 )
 def test_the_command_says_what_it_cannot_open(tmp_path, capsys, model, message):

@@ -289,7 +289,7 @@ def test_our_own_folders_are_believed_no_more_than_others(tmp_path: Path):
         ({"model": model | {"max_length": 2**28}}, "makes a table of more than"),
         ({"model": 7}, "has no ModelConfig"),
         ({"model": model, "code": "x"}, "unknown part 'code'"),
-        ({"format": "other"}, "becomes a model folder by `clearhead import`"),
+        ({"format": "other"}, r"becomes a model folder by clearhead\.import_model\("),
     ]:
         content = config.read_text()
         change_json(config, **changes)

@@ -503,7 +503,7 @@ def test_a_file_of_keys_may_begin_with_a_byte_order_mark(tmp_path: Path):
 
 def test_a_decoder_that_translates_is_not_served(tmp_path: Path):
     ch.save_model(ch.build_model("tiny-decoder"), tmp_path / "de-en", ids=TokenIds(target_start=1))
-    with pytest.raises(FolderError, match="use the decoder with: clearhead translate"):
+    with pytest.raises(FolderError, match=r"use the decoder with: model\.translate\(…\)"):
         ch.serve(tmp_path / "de-en")
 
 

@@ -352,7 +352,7 @@ def test_an_axis_has_round_numbers_that_differ(low: float, high: float, labels: 
 
 def test_a_study_without_results_has_no_page(place: Path):
     found = compare(load_study(place / "study.toml"), [])
-    with pytest.raises(Exception, match=r"run it first: clearhead study run .*/study\.toml$"):
+    with pytest.raises(Exception, match=r"first: clearhead\.study\('.*/study\.toml'\)\.run\(\)$"):
         write_pages(found, place / "out")
     assert "(no finished run yet)" in table(found)
 

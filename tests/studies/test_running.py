@@ -122,7 +122,7 @@ def test_further_test_sets_are_measured_and_missing_ones_found_before_training(
     assert line["n_lines"] == {"exact": 22, "exact@long": 20}
     assert line["values"]["loss@long"] != line["values"]["loss"] and line["valid_loss"] > 0
     (place / "study.toml").write_text(text + more.format("copy_task_long/32.txt"))
-    with pytest.raises(ClearheadError, match="get it with: clearhead data get copy-task-long"):
+    with pytest.raises(ClearheadError, match=r"with: clearhead\.get_corpus\('copy-task-long'\)"):
         ch.study(place / "study.toml", folder=place / "out").run()
 
 

@@ -304,7 +304,7 @@ def test_what_a_classifier_has_not_is_refused(trained: Path, tmp_path: Path, cap
     assert main(["train", str(recipe)]) == 2
     assert "model.labels comes from the prepared data; leave it out" in capsys.readouterr().err
     assert main(["play", str(trained), "rain"]) == 2
-    assert "`clearhead see` shows a classifier" in capsys.readouterr().err
+    assert "clearhead see … shows a classifier" in capsys.readouterr().err
     assert main(["export", str(trained), str(tmp_path / "ct2"), "--to", "ctranslate2"]) == 2
     assert "is not supported by CTranslate2" in capsys.readouterr().err
     for verb in ("translate", "generate"):

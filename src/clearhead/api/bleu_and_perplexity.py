@@ -61,7 +61,7 @@ def measure_translator(
     _check_comparison(options, against)
     if against is not None and not isinstance(against, TokenizedModel | str | Path):
         raise InputError(f"{setting('against')} compares models: give a model, a run or a folder")
-    other = None if against is None else as_tokenized_model(against)
+    other = None if against is None else as_tokenized_model(against, name="against")
     sources, references, where = pairs_to_translate(model, split, source, reference)
     if not options.exact:  # before translating, which takes its time
         check_scoring(options.tokenize, lowercase=options.lowercase)

@@ -5,7 +5,7 @@ import torch
 from clearhead.api.own_parts import PartGiven, own_parts
 from clearhead.config import ModelConfig
 from clearhead.config.checks import check_seed
-from clearhead.errors import InputError
+from clearhead.errors import InputError, type_of
 from clearhead.models import Model, preset
 from clearhead.models import build_model as build
 
@@ -32,7 +32,7 @@ def build_model(
     """
     if not isinstance(config, ModelConfig | str):
         raise InputError(
-            f"config={config!r:.60} is a {type(config).__name__}; give a ModelConfig, or the name "
+            f"config={config!r:.60} is {type_of(config)}; give a ModelConfig, or the name "
             "of a preset"
         )
     check_seed(seed)

@@ -7,10 +7,9 @@ from pathlib import Path
 from torch import nn
 
 from clearhead.api.loading import find_model
-from clearhead.api.locating import is_of_hugging_face, shipped_models
+from clearhead.api.locating import is_of_hugging_face, is_run, shipped_models
 from clearhead.api.text_model import TextModel
 from clearhead.config.checks import as_path, check_at_least, check_seed, check_whole
-from clearhead.decoding.opening import RECIPE
 from clearhead.doctor import Calls, Examination
 from clearhead.doctor import examine as examine_module
 from clearhead.doctor.hub_folders import offline, open_hub_folder
@@ -91,8 +90,7 @@ def open_module(model: nn.Module | TextModel | str | Path, language: Language) -
     if names_a_file(model):
         return open_file(model, language)
     folder = as_path("model", model)
-    is_run = (folder / RECIPE).is_file() or (folder / "model").is_dir()
-    is_named = is_run or (not folder.exists() and str(model) in shipped_models())
+    is_named = is_run(folder) or (not folder.exists() and str(model) in shipped_models())
     if not is_named and folder.suffix == ".py":
         raise InputError(error_text("only_a_file", language, model=model))
     if not is_named and not (folder / CONFIG).is_file():

@@ -12,12 +12,14 @@ from clearhead.api.locating import locate
 from clearhead.api.tokenized_model import TokenizedModel
 from clearhead.config.checks import as_path
 from clearhead.config.tasks import ExportOptions, Software, StoredPrecision
-from clearhead.errors import ConfigError, InputError, nearest, setting
+from clearhead.errors import ConfigError, InputError, nearest, setting, type_of
 from clearhead.interop.certificate import Certificate
 from clearhead.interop.ctranslate2.exporting import export_ctranslate2
+from clearhead.interop.folders import has_file
 from clearhead.interop.huggingface.exporting import export_model
 from clearhead.interop.model_folder import model_folder_of, save_model
 from clearhead.interop.onnx.exporting import export_onnx
+from clearhead.interop.tokenizer_file import SOURCE, has_tokenizer
 from clearhead.models import Model
 from clearhead.web.exporting import export_web
 
@@ -84,7 +86,7 @@ def _own_options(options: ExportOptions, to: Software) -> dict[str, Any]:
 def _folder_of(model: TokenizedModel | Model | str | Path) -> Iterator[Path]:
     """Return the folder of the given model. A model without a folder is written to a new one."""
     if isinstance(model, str | Path):
-        location = locate(model)
+        location = locate(model, name="model")
         yield model_folder_of(location.folder)
         return
     if isinstance(model, TokenizedModel) and not model.was_changed():
@@ -92,7 +94,7 @@ def _folder_of(model: TokenizedModel | Model | str | Path) -> Iterator[Path]:
         return
     if not isinstance(model, TokenizedModel | Model):
         raise InputError(
-            f"model={model!r:.60} is a {type(model).__name__}; give what clearhead.load or "
+            f"model={model!r:.60} is {type_of(model)}; give what clearhead.load or "
             "clearhead.build_model returned, or the path of a model"
         )
     with tempfile.TemporaryDirectory(prefix="clearhead-") as name:
@@ -102,3 +104,16 @@ def _folder_of(model: TokenizedModel | Model | str | Path) -> Iterator[Path]:
         else:
             save_model(model, folder)
         yield folder
+
+
+def why_no_tokenizer(model: TokenizedModel, out: Path) -> str | None:
+    """Say why an exported folder has no tokenizer; None if it has one."""
+    if has_tokenizer(out) or has_file(out, SOURCE):
+        return None
+    folder = model_folder_of(model.folder)
+    if has_file(folder, SOURCE):
+        return (
+            "source and target have one each, and this format holds only one; both are in "
+            f'{folder}. A model trained with data.vocabularies = "shared" has one'
+        )
+    return f"{folder} has none"

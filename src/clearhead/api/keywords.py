@@ -5,7 +5,7 @@ import inspect
 import sys
 import textwrap
 import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import MISSING, fields
 from functools import wraps
 from typing import Any, TypeVar, cast
@@ -90,6 +90,19 @@ def chosen(kind: type[T], keywords: Mapping[str, Any]) -> T:
         if name not in names:
             raise TypeError(f"there is no option {name!r}; {nearest(name, names)}")
     return kind(**keywords)
+
+
+def chosen_from(kinds: Sequence[type], keywords: Mapping[str, Any]) -> list[Any]:
+    """The options of several classes, as `chosen` returns those of one. A keyword belongs to the
+    first class that has it."""
+    homes = {field.name: kind for kind in reversed(kinds) for field in fields(kind)}
+    for name in keywords:
+        if name not in homes:
+            raise TypeError(f"there is no option {name!r}; {nearest(name, homes)}")
+    return [
+        kind(**{name: value for name, value in keywords.items() if homes[name] is kind})
+        for kind in kinds
+    ]
 
 
 def warn_of_old(old: str, new: str) -> None:

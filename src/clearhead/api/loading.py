@@ -1,6 +1,7 @@
 """Opens the model of a run, of a model folder or of a Hugging Face folder, or a shipped model."""
 
 from pathlib import Path
+from typing import NamedTuple
 
 import torch
 
@@ -9,9 +10,13 @@ from clearhead.api.own_parts import PartGiven, own_parts
 from clearhead.api.text_model import TextModel
 from clearhead.api.trained_run import TrainedRun
 from clearhead.config.checks import as_path
+from clearhead.config.model import Family
 from clearhead.environment import keep_freed_memory
 from clearhead.errors import InputError, setting
 from clearhead.interop.huggingface.importing import import_model as import_huggingface
+from clearhead.interop.model_folder import read_description
+from clearhead.interop.tokenizer_file import has_tokenizer
+from clearhead.models import build_model, count_parameters
 from clearhead.models.own_parts import NONE, OwnParts
 
 
@@ -41,7 +46,9 @@ def load(
 
 def as_text_model(model: TextModel | str | Path) -> TextModel:
     """Return the given model, or open the one that the path leads to."""
-    return model if isinstance(model, TextModel) else load(model)
+    if isinstance(model, TextModel):
+        return model
+    return load(as_path("model", model))
 
 
 def find_model(
@@ -84,3 +91,18 @@ def import_model(folder: str | Path, out: str | Path) -> TextModel:
     path = as_path("out", out)
     import_huggingface(as_path("folder", folder), path)
     return TextModel(path)
+
+
+class FolderFacts(NamedTuple):
+    """What a model folder holds."""
+
+    family: Family
+    n_parameters: int
+    has_tokenizer: bool
+
+
+def facts_of_folder(folder: Path) -> FolderFacts:
+    """Say what a model folder holds, without reading its weights."""
+    config = read_description(folder).model
+    total = count_parameters(build_model(config, device="meta")).total
+    return FolderFacts(config.family, total, has_tokenizer(folder))

@@ -40,10 +40,10 @@ def given_or_shipped(folder: Path) -> Path:
     return SHIPPED / folder if is_shipped else folder
 
 
-def locate(path: str | Path) -> Located:
+def locate(path: str | Path, *, name: str = "path") -> Located:
     """Find the model that the path leads to. A Hugging Face folder is imported into a temporary
-    folder."""
-    asked = as_path("path", path)
+    folder. `name` is what the caller calls the path."""
+    asked = as_path(name, path)
     folder = given_or_shipped(asked)
     if folder != asked:
         # Shipped weights are in half precision to save space; processors compute in fp32.
@@ -52,7 +52,7 @@ def locate(path: str | Path) -> Located:
         if folder.is_file() and has_file(folder.parent, CONFIG):
             raise FolderError(f"{folder} is not a folder; give the one it is in: {folder.parent}")
         raise FolderError(f"{folder} is not a folder; {_remedy(folder)}")
-    if (folder / RECIPE).is_file() or (folder / "model").is_dir():
+    if is_run(folder):
         return Located(folder, is_run=True)
     if not has_file(folder, CONFIG):
         raise FolderError(
@@ -65,6 +65,11 @@ def locate(path: str | Path) -> Located:
         import_model(folder, imported)
         return Located(imported, keeps=temporary)
     return Located(folder)
+
+
+def is_run(folder: Path) -> bool:
+    """Tell whether a folder is that of a run: it has a recipe, or has written its model."""
+    return (folder / RECIPE).is_file() or (folder / "model").is_dir()
 
 
 def is_of_hugging_face(config: dict[str, Any]) -> bool:

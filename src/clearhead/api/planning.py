@@ -9,7 +9,7 @@ from clearhead.api.keywords import takes
 from clearhead.api.recipes import RecipeGiven, as_recipe
 from clearhead.config import ModelConfig, Recipe, TrainConfig, recipe_names
 from clearhead.config.tasks import PlanOptions
-from clearhead.errors import InputError, nearest
+from clearhead.errors import InputError, nearest, type_of
 from clearhead.models import PRESETS, preset
 from clearhead.scale import Assumptions, ClusterPlan
 from clearhead.scale import plan as cluster_plan
@@ -45,7 +45,7 @@ def plan(
         ("train", train, TrainConfig | None, "give a TrainConfig"),
     ):
         if not isinstance(value, kind_wanted):
-            raise InputError(f"{option}={value!r:.60} is a {type(value).__name__}; {remedy}")
+            raise InputError(f"{option}={value!r:.60} is {type_of(value)}; {remedy}")
     options = PlanOptions(
         gpus=gpus,
         kind=kind,
@@ -73,7 +73,7 @@ def _found(what: RecipeGiven | ModelConfig) -> Recipe | ModelConfig:
         return what
     if not isinstance(what, str | Path | Recipe):
         raise InputError(
-            f"what={what!r:.60} is a {type(what).__name__}; give a recipe, the path of a .toml "
+            f"what={what!r:.60} is {type_of(what)}; give a recipe, the path of a .toml "
             "file, a ModelConfig, or the name of a recipe or preset"
         )
     if isinstance(what, str) and not what.endswith(".toml") and what not in recipe_names():
@@ -89,7 +89,7 @@ def _assumptions(assumptions: Assumptions | Mapping[str, float] | None) -> Assum
         return assumptions
     if not isinstance(assumptions, Mapping | None):
         raise InputError(
-            f"assumptions={assumptions!r:.60} is a {type(assumptions).__name__}; give a "
+            f"assumptions={assumptions!r:.60} is {type_of(assumptions)}; give a "
             "dictionary, such as {'price': 2.5}"
         )
     names = [field.name for field in fields(Assumptions)]
@@ -97,6 +97,6 @@ def _assumptions(assumptions: Assumptions | Mapping[str, float] | None) -> Assum
         if name not in names:
             raise InputError(f"assumptions has no {name!r}; {nearest(str(name), names)}")
         if isinstance(value, bool) or not isinstance(value, int | float):
-            raise InputError(f"{name}={value!r} is a {type(value).__name__}; give a number")
+            raise InputError(f"{name}={value!r} is {type_of(value)}; give a number")
     values: dict[str, Any] = dict(assumptions or {})
     return Assumptions(**values)

@@ -8,7 +8,7 @@ from typing import Any
 from clearhead.api.keywords import takes
 from clearhead.api.paths import PREPARED
 from clearhead.api.recipes import RecipeGiven, as_recipe
-from clearhead.config import revise_recipe
+from clearhead.config import Recipe, revise_recipe
 from clearhead.config.checks import as_path
 from clearhead.config.data import DEFECTS
 from clearhead.config.tasks import PrepareOptions
@@ -85,3 +85,10 @@ def defect_kinds(clean: Sequence[str]) -> tuple[str, ...]:
 def is_prepared(folder: Path) -> bool:
     """Tell whether preparing has finished in this folder."""
     return (folder / MANIFEST).is_file()
+
+
+def open_data_of(recipe: Recipe, folder: Path) -> Corpus:
+    """Open prepared data. Raises if they belong to another recipe."""
+    corpus = open_corpus(folder)
+    corpus.manifest.given(folder, recipe.data)
+    return corpus

@@ -24,7 +24,7 @@ from clearhead.config.recipe import TEMPLATES, check_recipe_name, load_recipe
 from clearhead.config.tasks import NewOptions
 from clearhead.data.same_text import data_of_run
 from clearhead.decoding.opening import run_name
-from clearhead.errors import ClearheadError, InputError, Message, function, setting
+from clearhead.errors import ClearheadError, InputError, Message, function, setting, type_of
 from clearhead.evaluation.baseline import can_measure_baseline, cross_validated
 from clearhead.files import write_whole
 from clearhead.intake.cleaning import Defects, find_defects, split_reader
@@ -132,7 +132,7 @@ class _Request(NamedTuple):
 
 def _checked(text: Any) -> OwnText:
     if not isinstance(text, OwnText):
-        wrong = "is missing" if text is None else f"is a {type(text).__name__}, not an OwnText"
+        wrong = "is missing" if text is None else f"is {type_of(text)}, not an OwnText"
         raise InputError(
             f"{setting('text')} {wrong}: say what there is, such as "
             "OwnText.pairs([(source, target), …]), OwnText.texts([…]) or, of files, "

@@ -16,7 +16,7 @@ from clearhead.config import (
     revise_recipe,
 )
 from clearhead.config.recipe import SECTIONS, check_recipe_name, validate_as_often
-from clearhead.errors import InputError
+from clearhead.errors import InputError, type_of
 
 RecipeGiven = Recipe | str | Path
 """A recipe, the name of a shipped one, or the path of a .toml file."""
@@ -74,7 +74,7 @@ def as_recipe(named: RecipeGiven) -> Recipe:
         return named
     if not isinstance(named, str | Path):
         raise InputError(
-            f"recipe={named!r:.60} is a {type(named).__name__}; give a name, the path of a .toml "
+            f"recipe={named!r:.60} is {type_of(named)}; give a name, the path of a .toml "
             "file, or a recipe"
         )
     return load_recipe(named)

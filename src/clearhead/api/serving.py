@@ -5,11 +5,12 @@ import logging
 import re
 import threading
 from collections.abc import Iterable
+from dataclasses import asdict
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypedDict, Unpack
 
-from clearhead.api.keywords import takes
+from clearhead.api.keywords import chosen_from, takes
 from clearhead.api.loading import find_model
 from clearhead.api.text_model import TextModel
 from clearhead.api.texts import as_list
@@ -20,7 +21,7 @@ from clearhead.decoding.engine import engine_folder as make_engine_folder
 from clearhead.decoding.opening import checked_folder, open_folder, run_name
 from clearhead.decoding.sentences import language_pair
 from clearhead.environment import api_keys as keys_of_environment
-from clearhead.errors import ClearheadError, ConfigError, DataError, FolderError
+from clearhead.errors import ClearheadError, ConfigError, DataError, FolderError, method
 from clearhead.interop.labels import read_labels
 from clearhead.interop.model_folder import read_description, refuse_own_parts
 
@@ -35,27 +36,33 @@ _log = logging.getLogger("clearhead")
 _NAMED = re.compile(r"([\w.-]{1,60})=(.+)", flags=re.ASCII)
 
 
+class Serving(TypedDict, total=False):
+    """The fields of `ServeOptions` and `RequestLimits`, for type checkers; a test compares them."""
+
+    host: str
+    port: int
+    workers: int
+    log_level: LogLevel
+    precision: EnginePrecision
+    engine_folder: str | Path | None
+    beam: int
+    max_new: int
+    api_keys: str | Path | None
+    max_characters: int
+    max_texts: int
+    max_waiting: int
+    seconds: float
+    max_connections: int
+    max_per_address: int
+    client_seconds: float
+
+
 @takes(ServeOptions, RequestLimits)
 def serve(
     models: str | Path | Iterable[str | Path],
     *,
-    host: str = ServeOptions.host,
-    port: int = ServeOptions.port,
-    workers: int = ServeOptions.workers,
-    log_level: LogLevel = ServeOptions.log_level,
-    precision: EnginePrecision = ServeOptions.precision,
-    engine_folder: str | Path | None = ServeOptions.engine_folder,
-    beam: int = ServeOptions.beam,
-    max_new: int = ServeOptions.max_new,
-    api_keys: str | Path | None = ServeOptions.api_keys,
     allow_origin: Iterable[str] | None = None,
-    max_characters: int = RequestLimits.max_characters,
-    max_texts: int = RequestLimits.max_texts,
-    max_waiting: int = RequestLimits.max_waiting,
-    seconds: float = RequestLimits.seconds,
-    max_connections: int = RequestLimits.max_connections,
-    max_per_address: int = RequestLimits.max_per_address,
-    client_seconds: float = RequestLimits.client_seconds,
+    **options: Unpack[Serving],
 ) -> None:
     """Serve models over HTTP until SIGTERM or Ctrl-C. Requests that were accepted are still
     answered.
@@ -79,29 +86,11 @@ def serve(
     from clearhead.serving.server import ServerPlan
     from clearhead.serving.workers import log_address, run_server
 
-    options = ServeOptions(
-        host=host,
-        port=port,
-        workers=workers,
-        log_level=log_level,
-        precision=precision,
-        engine_folder=engine_folder,
-        beam=beam,
-        max_new=max_new,
-        api_keys=api_keys,
-    )
-    limits = Limits(
-        max_characters=max_characters,
-        max_texts=max_texts,
-        max_waiting=max_waiting,
-        seconds=seconds,
-        max_connections=max_connections,
-        max_per_address=max_per_address,
-        client_seconds=client_seconds,
-    )
-    kept = options.engine_folder
+    chosen, limits = chosen_from((ServeOptions, RequestLimits), options)
+    kept = chosen.engine_folder
     folder = None if kept is None else as_path("engine_folder", kept)
-    keys = keys_of_environment() if api_keys is None else _keys(as_path("api_keys", api_keys))
+    named = chosen.api_keys
+    keys = keys_of_environment() if named is None else _keys(as_path("api_keys", named))
     many = [models] if isinstance(models, str | Path) else list(models)
     opened = [_named(model_or_path) for model_or_path in many]
     to_serve = _checked([_to_serve(name, model) for name, model in opened])
@@ -111,20 +100,20 @@ def serve(
     plan = ServerPlan(
         models=to_serve,
         searching=Searching(
-            beam=options.beam,
-            max_new=options.max_new,
-            precision=options.precision,
+            beam=chosen.beam,
+            max_new=chosen.max_new,
+            precision=chosen.precision,
             engine_folder=folder,
         ),
-        limits=limits,
-        host=options.host,
+        limits=Limits(**asdict(limits)),
+        host=chosen.host,
         key_digests=tuple(digest(key) for key in keys),
         origins=tuple(map(_origin, as_list(allow_origin or []))),
-        log_level=options.log_level,
+        log_level=chosen.log_level,
     )
-    listening = take_port(options.host, options.port)
-    log_address(plan, listening, is_open=not keys and not is_loopback(options.host))
-    run_server(plan, listening, options.workers)
+    listening = take_port(chosen.host, chosen.port)
+    log_address(plan, listening, is_open=not keys and not is_loopback(chosen.host))
+    run_server(plan, listening, chosen.workers)
 
 
 def _check_main_thread() -> None:
@@ -170,7 +159,7 @@ def _to_serve(name: str | None, model: TextModel) -> "ModelToServe":
     if description.ids.target_start is not None:
         raise FolderError(
             f"{model.folder} is a decoder that translates, but the server translates only "
-            "with encoder-decoders; use the decoder with: clearhead translate"
+            f"with encoder-decoders; use the decoder with: {method('translate')}"
         )
     if family == "decoder":
         refuse_own_parts(model.folder, description, "the server")

@@ -21,7 +21,7 @@ from clearhead.config import recipe_toml
 from clearhead.config.checks import MOST, as_path, user_path
 from clearhead.data.corpus import open_corpus
 from clearhead.environment import data_folder
-from clearhead.errors import ConfigError, DataError, InputError, own_part, setting
+from clearhead.errors import ConfigError, DataError, InputError, call, own_part, setting
 from clearhead.files import locked, refuse_unusual, write_whole
 from clearhead.intake.public import public_corpora
 from clearhead.interop.folders import has_file, read_json
@@ -60,7 +60,7 @@ def study(what: str | Path, *, folder: str | Path | None = None) -> "Study":
     """Open a study, given by the name of a shipped study or by the path of a .toml file. Its runs
     and results are in `folder`, by default studies/NAME."""
     if not isinstance(what, str | Path) or not str(what):
-        raise InputError(f"study={what!r:.60} is not a name; give one, or the path of a .toml file")
+        raise InputError(f"what={what!r:.60} is not a name; give one, or the path of a .toml file")
     plan = load_study(what)
     return Study(plan, as_path("folder", folder, STUDIES / plan.name))
 
@@ -133,7 +133,7 @@ class Study:
                         public.folder: key for key, public in public_corpora().items()
                     }
                     corpus = names_by_folder.get(Path(name).parts[0])
-                    remedy = f"get it with: clearhead data get {corpus}" if corpus else "check it"
+                    remedy = f"get it with: {call('get_corpus', corpus)}" if corpus else "check it"
                     rule = f"is not below {data_folder()}"
                     raise ConfigError(f"tests.{test.name}", name, rule, remedy)
 
@@ -186,7 +186,7 @@ class Study:
             task = {
                 "recipe": str(file),
                 "folder": str(self.folder / "runs" / f"{name}-{fingerprint}"),
-                "prepared": str(self._prepared(arm)),
+                "prepared": str(self._prepared_folder(arm)),
                 "parts": dict(arm.parts),
                 "measures": list(self.plan.measures),
                 "tests": [asdict(test) for test in self.plan.tests],
@@ -205,13 +205,15 @@ class Study:
             jobs.append(StudyJob(name, task, self.folder / "logs" / f"{name}.txt"))
         return jobs
 
-    def _prepared(self, arm: Arm) -> Path:
-        """Prepare the data. Arms with the same data settings share their prepared data."""
+    def _prepared_folder(self, arm: Arm) -> Path:
+        """Return the folder of the prepared data of an arm. Arms with the same data settings share
+        it."""
         settings = json.dumps(asdict(arm.recipe.data), sort_keys=True)
         return self.folder / "prepared" / hashlib.sha256(settings.encode()).hexdigest()[:12]
 
     def _prepare(self, say: Say) -> None:
-        for prepared_folder, arm in {self._prepared(arm): arm for arm in self.plan.arms}.items():
+        arms = {self._prepared_folder(arm): arm for arm in self.plan.arms}
+        for prepared_folder, arm in arms.items():
             if not prepared_folder.exists():
                 say(f"preparing {prepared_folder}")
             prepare(arm.recipe, folder=prepared_folder)
@@ -252,7 +254,7 @@ class Study:
         torch.set_num_threads(1)
         try:
             recipe = arm.trial(self.plan.seeds[0], arm.recipe.train.steps)
-            corpus = open_corpus(self._prepared(arm))
+            corpus = open_corpus(self._prepared_folder(arm))
             with joined_ranks(recipe.train) as ranks:
                 run = open_trial(recipe, corpus, ranks, own_parts(**arm.parts))
                 steps = (

@@ -10,7 +10,7 @@ from clearhead.config.decode import TooLong
 from clearhead.decoding import Output, beam_search
 from clearhead.decoding.cached import evaluating
 from clearhead.decoding.opening import Opened
-from clearhead.errors import InputError, nearest
+from clearhead.errors import InputError, nearest, type_of
 from clearhead.inspection.attention import AttentionMap, cross_attention, self_attention
 from clearhead.inspection.decode_for_page import encoder_ids, subject_of
 from clearhead.inspection.look import Text, look
@@ -52,7 +52,7 @@ def text_attention(
     else:
         if not isinstance(target, str) and not _are_ids(target):
             raise InputError(
-                f"target={target!r:.60} is a {type(target).__name__}; give the text of a "
+                f"target={target!r:.60} is {type_of(target)}; give the text of a "
                 "translation, or its token ids"
             )
         is_text = isinstance(target, str)

@@ -16,7 +16,7 @@ from clearhead.config.decode import (
     TooLongSource,
     Window,
 )
-from clearhead.errors import InputError, setting
+from clearhead.errors import InputError, setting, type_of
 from clearhead.intake.formats import BYTE_ORDER_MARK
 from clearhead.intake.recognise import HEAD, check_encoding, not_utf_8
 from clearhead.intake.unpack import open_bytes, read_all
@@ -139,7 +139,7 @@ def one_string(text: object) -> str:
     """Return the text. Raises if it is not a single string."""
     if isinstance(text, str):
         return text
-    raise InputError(f"text={text!r:.60} is a {type(text).__name__}; give one string")
+    raise InputError(f"text={text!r:.60} is {type_of(text)}; give one string")
 
 
 def as_list(value: Texts) -> list[str]:
@@ -149,15 +149,13 @@ def as_list(value: Texts) -> list[str]:
     _refuse_frames(value)
     if isinstance(value, bytes | Path | dict | set) or not isinstance(value, Iterable):
         raise InputError(
-            f"{value!r:.60} is a {type(value).__name__}; give a string, or a list of strings "
+            f"{value!r:.60} is {type_of(value)}; give a string, or a list of strings "
             "(the text of a file: Path(…).read_text())"
         )
     texts = list(value)
     for index, text in enumerate(texts):
         if not isinstance(text, str):
-            raise InputError(
-                f"text {index + 1} is {text!r:.60}, a {type(text).__name__}; give strings"
-            )
+            raise InputError(f"text {index + 1} is {text!r:.60}, {type_of(text)}; give strings")
     return texts
 
 

@@ -145,11 +145,14 @@ class TokenizedModel:
             write_labels(new_folder, self.opened.labels)
 
 
-def as_tokenized_model(model: TokenizedModel | str | Path) -> TokenizedModel:
-    """Return the model that was given, or open the one to which the path leads."""
+def as_tokenized_model(
+    model: TokenizedModel | str | Path, *, name: str = "model"
+) -> TokenizedModel:
+    """The model that was given, or opened from where the path leads. `name` is what the caller
+    calls it."""
     if isinstance(model, TokenizedModel):
         return model
-    location = locate(model)
+    location = locate(model, name=name)
     opened = TokenizedModel(
         location.folder, dtype=location.dtype, keeps=location.keeps, is_run=location.is_run
     )

@@ -3,7 +3,7 @@
 import logging
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import torch
@@ -92,7 +92,16 @@ def train(
         if ranks.first:
             receivers = [_LogLines(resolved.train.log_every)] if listeners is None else listeners
         with locked_run_folder(run_folder) if ranks.first else nullcontext():
-            ending = _train(resolved, corpus, run_folder, ranks, parts, receivers, note, threads)
+            job = _TrainingJob(
+                recipe=resolved,
+                corpus=corpus,
+                folder=run_folder,
+                parts=parts,
+                listeners=receivers,
+                note=note,
+                threads=threads,
+            )
+            ending = _train(job, ranks)
         ranks.gather(None)  # no process may open the model before it is written
     return TrainedRun(run_folder, own_parts=parts, ending=ending)
 
@@ -133,7 +142,7 @@ def _open_data(
         if launched is not None and launched.world > 1:
             raise DataError(
                 f"{path} holds no prepared data, and several ranks would prepare them at once; "
-                f"prepare them first: {function('prepare')}, or clearhead prepare RECIPE"
+                f"prepare them first: {function('prepare')}"
             )
         _log.info("preparing %s", path)
         corpus = prepare(recipe, folder=path, progress=progress)
@@ -157,17 +166,23 @@ def _left_out(corpus: Corpus) -> str:
     return f"skipped of the text: {', '.join(counts)}" if counts else ""
 
 
-def _train(
-    recipe: Recipe,
-    corpus: Corpus,
-    folder: Path,
-    ranks: Ranks,
-    parts: OwnParts,
-    listeners: Sequence[Listener],
-    note: str,
-    threads: int | None,
-) -> Ending:
-    report = Reporter(listeners)
+@dataclass(frozen=True, kw_only=True)
+class _TrainingJob:
+    """What is trained, where, and who follows it."""
+
+    recipe: Recipe
+    corpus: Corpus
+    folder: Path
+    parts: OwnParts
+    listeners: Sequence[Listener]
+    note: str
+    """A line for the log about settings that are not the recipe's own; may be empty."""
+    threads: int | None
+
+
+def _train(job: _TrainingJob, ranks: Ranks) -> Ending:
+    recipe, corpus, folder = job.recipe, job.corpus, job.folder
+    report = Reporter(job.listeners)
     files = None
     before = torch.get_num_threads()
     try:
@@ -176,13 +191,13 @@ def _train(
             report.put_first(files)
         choice, warning = threads_of_run(
             folder,
-            threads,
+            job.threads,
             ranks,
-            lambda: choose_threads(recipe, corpus, ranks, parts),
+            lambda: choose_threads(recipe, corpus, ranks, job.parts),
             has_begun=(folder / CHECKPOINTS).exists(),
         )
         torch.set_num_threads(choice.threads)
-        run = open_run(recipe, corpus, folder, ranks, report.say, own_parts=parts)
+        run = open_run(recipe, corpus, folder, ranks, report.say, own_parts=job.parts)
         if files is not None:
             run.follow(files, report.say)
             write_whole(folder / RECIPE, recipe_toml(run.recipe))
@@ -193,8 +208,8 @@ def _train(
         report.say(str(choice))
         if warning:
             report.say(warning)
-        if note:
-            report.say(note)
+        if job.note:
+            report.say(job.note)
         measure, measured = _measure(run, corpus)
         ending = train_run(
             run, report, measure=measure, measured=measured, planned_seconds=choice.planned

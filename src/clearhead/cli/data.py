@@ -10,6 +10,7 @@ from rich.table import Table
 from rich.text import Text
 from torch import Tensor
 
+from clearhead.api.corpora import get_corpus
 from clearhead.cli.console import TextConsole
 from clearhead.cli.prepare import show_manifest
 from clearhead.cli.recipes import add_recipe_arguments, open_prepared, read_recipe
@@ -28,9 +29,8 @@ from clearhead.data.batches import (
 from clearhead.data.corpus import Corpus
 from clearhead.data.loader import Loader
 from clearhead.data.order import permute
-from clearhead.environment import data_folder
 from clearhead.errors import ClearheadError
-from clearhead.intake.public import get_corpus, public_corpora, public_corpus
+from clearhead.intake.public import public_corpora, public_corpus
 from clearhead.text.tokenizer import Tokenizer
 
 N_MEASURED = 200  # number of batches on which padding is measured
@@ -184,6 +184,6 @@ def _get(console: TextConsole, name: str) -> int:
                 tasks[file] = bars.add_task(file, total=total)
             bars.update(tasks[file], completed=done)
 
-        folder = get_corpus(corpus, data_folder(), report)
+        folder = get_corpus(name, progress=report)
     console.print(f"{folder} is complete; the sha256 of every file is correct.")
     return 0

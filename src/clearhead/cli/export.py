@@ -3,16 +3,13 @@
 import argparse
 from pathlib import Path
 
-from clearhead.api.exporting import EXPORTS, export
+from clearhead.api.exporting import EXPORTS, export, why_no_tokenizer
 from clearhead.api.loading import find_model
 from clearhead.cli.calling import settings
 from clearhead.cli.options import add_options
 from clearhead.cli.progress import add_quiet, showing_stages
 from clearhead.config.tasks import ExportOptions
-from clearhead.interop.folders import has_file
 from clearhead.interop.huggingface.families import table_of_families
-from clearhead.interop.model_folder import model_folder_of
-from clearhead.interop.tokenizer_file import SOURCE, has_tokenizer
 
 CALLS = export
 
@@ -47,18 +44,9 @@ def run(namespace: argparse.Namespace) -> int:
         print(f"look at   it: open {out / 'index.html'} in a browser")
     elif namespace.to == "web":
         print(f"look at   it: python -m http.server --bind 127.0.0.1 --directory {out}")
-    elif not (has_tokenizer(out) or has_file(out, SOURCE)):
-        print(f"missing   a tokenizer: {_why_no_tokenizer(model_folder_of(model.folder))}")
+    elif reason := why_no_tokenizer(model, out):
+        print(f"missing   a tokenizer: {reason}")
     return 0
-
-
-def _why_no_tokenizer(model: Path) -> str:
-    if has_file(model, SOURCE):
-        return (
-            "source and target have one each, and this format holds only one; both are in "
-            f'{model}. A model trained with data.vocabularies = "shared" has one'
-        )
-    return f"{model} has none"
 
 
 class _ShowTable(argparse.Action):

@@ -3,10 +3,8 @@
 import argparse
 from pathlib import Path
 
-from clearhead.api.loading import import_model
-from clearhead.interop.model_folder import read_description
-from clearhead.interop.tokenizer_file import TOKENIZER, has_tokenizer
-from clearhead.models import build_model, count_parameters
+from clearhead.api.loading import facts_of_folder, import_model
+from clearhead.interop.tokenizer_file import TOKENIZER
 
 CALLS = import_model
 
@@ -18,9 +16,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(namespace: argparse.Namespace) -> int:
     out = import_model(namespace.folder, namespace.out).folder
-    config = read_description(out).model
-    count = count_parameters(build_model(config, device="meta"))
-    print(f"wrote     {out}: {config.family}, {count.total:,} parameters")
-    if not has_tokenizer(out):
+    facts = facts_of_folder(out)
+    print(f"wrote     {out}: {facts.family}, {facts.n_parameters:,} parameters")
+    if not facts.has_tokenizer:
         print(f"without   a tokenizer: {namespace.folder} has no {TOKENIZER}")
     return 0

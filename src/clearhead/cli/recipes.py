@@ -70,12 +70,9 @@ def split_recipe(namespace: argparse.Namespace) -> tuple[Recipe, dict[str, Any]]
 def open_prepared(namespace: argparse.Namespace, recipe: Recipe) -> "Corpus":
     """Open the prepared data of the recipe that the command line names, with the settings that it
     gives."""
-    from clearhead.data.corpus import open_corpus
+    from clearhead.api.preparing import open_data_of
 
-    folder = check_prepared(namespace, recipe.name, namespace.folder)
-    corpus = open_corpus(folder)
-    corpus.manifest.given(folder, recipe.data)  # raises if the data belong to another recipe
-    return corpus
+    return open_data_of(recipe, check_prepared(namespace, recipe.name, namespace.folder))
 
 
 def check_prepared(namespace: argparse.Namespace, name: str, out: Path | None) -> Path:

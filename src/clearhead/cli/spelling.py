@@ -15,6 +15,14 @@ class _Option(NamedTuple):
     metavar: str
 
 
+VERBS = {
+    "examine": "doctor",
+    "get_corpus": "data get",
+    "import_model": "import",
+    "recipe_for": "new",
+    "study.run": "study run",
+}
+"""The verbs of functions that have another name than their verb."""
 _options: dict[str, _Option] = {}
 """The options of the command that runs, by the names that they have in Python."""
 
@@ -48,7 +56,12 @@ def _on_command_line(mention: Mention) -> str:
             return f"--{'text' if name == 'files' else name} {_word(shown)}"
         case "function":
             switch = f" --{shown.replace('_', '-')}" if shown else ""
-            return f"clearhead {name} …{switch}"
+            return f"clearhead {VERBS.get(name, name)} …{switch}"
+        case "call":
+            argument = shown.upper() if shown.isidentifier() else _word(shown)
+            return f"clearhead {VERBS.get(name, name)} {argument}"
+        case "method":
+            return f"clearhead {name} …"
         case _:
             return in_python(mention)
 

@@ -6,7 +6,7 @@ from math import isfinite
 from pathlib import Path, PurePath
 from typing import Any, Literal, get_args, get_origin, get_type_hints
 
-from clearhead.errors import ConfigError, InputError, nearest, setting
+from clearhead.errors import ConfigError, InputError, nearest, setting, type_of
 
 MOST = 2**62
 """Every whole number in a setting must be below this: torch and numpy count in 64 bits."""
@@ -87,7 +87,7 @@ def check_number(name: str, value: float) -> None:
     """Raises unless the value is a finite number."""
     _refuse_others_numbers(name, value)
     if isinstance(value, bool) or not isinstance(value, int | float):
-        raise ConfigError(name, value, f"is a {type(value).__name__}", "give a number")
+        raise ConfigError(name, value, f"is {type_of(value)}", "give a number")
     if not isfinite(value):
         raise ConfigError(name, value, "must be a finite number", f"try {setting(name, 1.0)}")
 

@@ -32,7 +32,7 @@ from clearhead.config.decode import (
     TranslateConfig,
     Window,
 )
-from clearhead.errors import ConfigError, InputError
+from clearhead.errors import ConfigError, InputError, type_of
 
 PageLanguage = Literal["en", "zh"]
 
@@ -87,7 +87,7 @@ class TranslateOptions(SearchOptions):
     def __post_init__(self) -> None:
         super().__post_init__()
         if not isinstance(self.glossary, Mapping | str | Path | None):
-            rule = f"is a {type(self.glossary).__name__}"
+            rule = f"is {type_of(self.glossary)}"
             remedy = "give a CSV file, or {term: translation, …}"
             raise ConfigError("glossary", self.glossary, rule, remedy)
 
@@ -269,7 +269,7 @@ def _strings(name: str, value: Iterable[str] | None) -> tuple[str, ...] | None:
     if value is None or isinstance(value, str):
         return value if value is None else (value,)
     if isinstance(value, bytes | Path | dict | set) or not isinstance(value, Iterable):
-        rule = f"is a {type(value).__name__}"
+        rule = f"is {type_of(value)}"
         raise ConfigError(name, value, rule, "give a string, or a list of strings")
     texts = tuple(value)
     if not texts:

@@ -23,6 +23,7 @@ from clearhead.errors import (
     ConfigError,
     InputError,
     closest,
+    function,
     nearest,
     setting,
     with_marks,
@@ -128,7 +129,7 @@ def load_recipe(name: str | Path, overrides: Sequence[tuple[str, str]] = ()) -> 
             others = [str(other) for other in path.parent.glob("*.toml")]
             close = closest(str(path), others, 0.75)
             remedy = f"did you mean {close!r}?" if close else "check the path"
-            remedy += ", or make one: clearhead new NAME"
+            remedy += f", or make one: {function('recipe_for')}"
         raise ClearheadError(f"there is no recipe {name!r}; {remedy}")
     tables = read_toml(path)
     _check_keys(tables, str(path))
@@ -252,7 +253,7 @@ def _check_keys(tables: dict[str, Any], path: str) -> None:
         if section not in SECTIONS or not isinstance(table, dict):
             remedy = nearest(section, SECTIONS)
             if not tables.keys() & SECTIONS.keys():
-                remedy += "; is it a recipe? clearhead new NAME makes one"
+                remedy += f"; is it a recipe? {function('recipe_for')} makes one"
             raise ClearheadError(f"{path}: there is no table [{section}]; {remedy}")
         names = [field.name for field in fields(SECTIONS[section])]
         for key in table:

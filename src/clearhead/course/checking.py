@@ -18,6 +18,7 @@ from torch import Tensor
 
 from clearhead.course import BlankError
 from clearhead.course.verdict import Verdict
+from clearhead.doctor.user_files import first_line
 
 N_PROBES = 3
 TOLERANCE = 1e-5
@@ -197,7 +198,7 @@ def examine_answer(
         except (Exception, SystemExit) as error:
             verdict.line = line_in(error, file)
             verdict.trouble = "result" if verdict.line is None else "error"
-            verdict.message = describe(error)
+            verdict.message = first_line(error)
         else:
             verdict.passed.append(check.name)
             continue
@@ -243,7 +244,7 @@ def behaviour(probe: FunctionProbe, function: Any, seed: int) -> object:
     except OutOfTimeError:
         raise
     except (Exception, SystemExit) as error:
-        return describe(error)
+        return first_line(error)
 
 
 def same(one: object, other: object) -> bool:
@@ -257,12 +258,6 @@ def same(one: object, other: object) -> bool:
         case ((list() | tuple()), (list() | tuple())):
             return len(one) == len(other) and all(same(a, b) for a, b in zip(one, other))
     return type(one) is type(other) and one == other
-
-
-def describe(error: BaseException) -> str:
-    """Return the type of an error, and the first line of its message."""
-    text = (str(error).splitlines() or [""])[0]
-    return f"{type(error).__name__}: {text}" if text else type(error).__name__
 
 
 def line_in(error: BaseException, file: str) -> int | None:

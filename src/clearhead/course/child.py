@@ -13,11 +13,12 @@ from types import FrameType
 import torch
 
 from clearhead.course import BlankError
-from clearhead.course.checking import OutOfTimeError, describe, examine_answer, line_in
+from clearhead.course.checking import OutOfTimeError, examine_answer, line_in
 from clearhead.course.exercises import EXERCISES, Exercise
 from clearhead.course.imports import taken_parts
 from clearhead.course.loading import load_file
 from clearhead.course.verdict import Verdict
+from clearhead.doctor.user_files import first_line
 
 MEMORY = 8 * 2**30
 MAX_PRINTED = 2000
@@ -58,7 +59,7 @@ def _check(exercise: Exercise) -> Verdict:
         verdict.trouble, verdict.line = "time", line_in(error, str(file))
         return verdict
     except (Exception, SystemExit) as error:
-        verdict.trouble, verdict.message = "error", describe(error)
+        verdict.trouble, verdict.message = "error", first_line(error)
         verdict.line = line_in(error, str(file))
         return verdict
     try:

@@ -16,7 +16,7 @@ from pathlib import Path
 from datatrove.pipeline.tokens import DocumentTokenizer
 from tokenizers import Tokenizer as LibraryTokenizer
 
-from clearhead.errors import DataError
+from clearhead.errors import DataError, function
 from clearhead.text.tokenizer import EOS, library_tokenizer
 from clearhead.text.untrusted import slow_runs
 
@@ -29,12 +29,12 @@ class TokenFiles(DocumentTokenizer):
         # datatrove would look up the name of a missing file on a hub.
         if not Path(tokenizer).is_file():
             raise DataError(
-                f"there is no tokenizer {str(tokenizer)!r}; clearhead prepare makes one"
+                f"there is no tokenizer {str(tokenizer)!r}; {function('prepare')} makes one"
             )
         if slow_runs(library_tokenizer(Path(tokenizer).read_text(encoding="utf-8"))):
             raise DataError(
                 f"{str(tokenizer)!r} takes minutes for long runs of spaces or digits, and "
-                "datatrove cannot leave such texts out; use clearhead prepare"
+                f"datatrove cannot leave such texts out; use {function('prepare')}"
             )
         super().__init__(str(output_folder), str(tokenizer), eos_token=eos, shuffle_documents=False)
 

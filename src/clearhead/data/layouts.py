@@ -62,7 +62,7 @@ class BatchLayout(Protocol):
 
 
 class _Pairs:
-    """The common part of the layouts of pairs: pairs of similar length share a batch."""
+    """What the two layouts of pairs share: they read both sides, and renumber their spans."""
 
     def __init__(
         self,

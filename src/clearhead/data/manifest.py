@@ -11,7 +11,7 @@ from typing import Any
 from clearhead.config.data import SPLITS, DataConfig
 from clearhead.data.token_files import INDEX, FileFacts, check_tokens
 from clearhead.environment import cache_folder
-from clearhead.errors import DataError, function
+from clearhead.errors import DataError, Verbatim, call, function
 from clearhead.files import sha256_of, write_whole
 
 MANIFEST = "manifest.json"
@@ -129,14 +129,14 @@ def read_manifest(folder: Path) -> Manifest:
     if not path.is_file():
         raise DataError(
             f"{folder} holds no prepared data ({MANIFEST} is missing); "
-            "run first: clearhead prepare RECIPE"
+            f"run first: {call('prepare', Verbatim('recipe'))}"
         )
     try:
         manifest = _from_json(path)
     except (KeyError, TypeError, ValueError, AttributeError, RecursionError) as error:
         raise DataError(
             f"{path} is not a manifest ({type(error).__name__}: {error}); "
-            "prepare again: clearhead.prepare(…, overwrite=True)"
+            f"prepare again: {function('prepare', 'overwrite')}"
         ) from None
     for name in manifest.hashes():
         # Names are checked by the rules of Windows on every system: there, a name can begin with a

@@ -27,7 +27,7 @@ from clearhead.data.manifest import (
 )
 from clearhead.data.shards import MEGABYTE, Job, Progress, write_split
 from clearhead.data.token_files import INDEX
-from clearhead.errors import DataError, setting
+from clearhead.errors import DataError, call, setting
 from clearhead.files import PARTIAL_NAME, locked, refuse_unusual, sha256_of, write_whole
 from clearhead.intake.cleaning import REPORT, removal_report, removed
 from clearhead.intake.equality import shared_targets
@@ -189,8 +189,8 @@ def _made_by(path: Path) -> str:
     if path.parts[-2:] == ("model", TOKENIZER) and len(path.parts) > 3:
         name = path.parts[-3]
         return (
-            f"it belongs to the run {name!r}, which must be trained first: clearhead prepare "
-            f"{name}, then clearhead train {name}"
+            f"it belongs to the run {name!r}, which must be trained first: "
+            f"{call('prepare', name)}, then {call('train', name)}"
         )
     return "check the path: it starts from CLEARHEAD_DATA, or from the present folder"
 

@@ -7,7 +7,7 @@ import torch
 
 from clearhead.config import ModelConfig, recipe_names
 from clearhead.decoding.codec import Codec
-from clearhead.errors import ClearheadError, FolderError
+from clearhead.errors import ClearheadError, FolderError, Verbatim, call, function, method
 from clearhead.interop.labels import Labels, read_labels
 from clearhead.interop.model_folder import TokenIds, load_model, model_folder_of, read_description
 from clearhead.interop.tokenizer_file import SOURCE, TARGET, TOKENIZER, open_tokenizer
@@ -55,11 +55,11 @@ class Opened:
     def _verb(self) -> str:
         """Say how to use a model that cannot do what the user wants."""
         if self.translates:
-            return "a translator is used with: clearhead translate, in Python model.translate(…)"
+            return f"a translator is used with: {method('translate')}"
         if isinstance(self.model, CausalLM):
-            return "a language model is used with: clearhead generate, in Python model.generate(…)"
+            return f"a language model is used with: {method('generate')}"
         if self.labels is not None:
-            return "a classifier is used with: clearhead classify, in Python model.classify(…)"
+            return f"a classifier is used with: {method('classify')}"
         return "give a model that was trained on pairs or on text"
 
     @property
@@ -68,7 +68,7 @@ class Opened:
         if not isinstance(self.model, MaskedLM | Classifier) or self.labels is None:
             raise ClearheadError(
                 "this model has no labels, and cannot classify; train one that can "
-                "(clearhead new makes a recipe from a file of texts for each label)"
+                f"({function('recipe_for')} makes a recipe from a file of texts for each label)"
             )
         return self.model, self.labels
 
@@ -91,8 +91,8 @@ class Opened:
 def how_to_make(folder: Path) -> str:
     """Say how to get a model if there is none."""
     run = folder.parent if folder.name == "model" else folder  # a run's model is in RUN/model
-    recipe = run.name if run.name in recipe_names() else "RECIPE"
-    return f"give the folder that a run has written, or make one with: clearhead train {recipe}"
+    recipe = run.name if run.name in recipe_names() else Verbatim("recipe")
+    return f"give the folder that a run has written, or make one with: {call('train', recipe)}"
 
 
 def run_name(folder: Path) -> str:
@@ -105,9 +105,8 @@ def checked_folder(folder: Path) -> Path:
     """Return the model folder of a run, or this folder itself. Raises if there is no model."""
     if (folder / RECIPE).is_file() and not (folder / "model").is_dir():
         raise FolderError(
-            f"the run in {folder} has not written its model yet; run the same `clearhead train` "
-            "command to resume; the run writes the model after its last step, or when Ctrl-C "
-            "stops it"
+            f"the run in {folder} has not written its model yet; {function('train')}, as before, "
+            "resumes it; the run writes the model after its last step, or when Ctrl-C stops it"
         )
     folder = model_folder_of(folder)
     if not folder.is_dir():

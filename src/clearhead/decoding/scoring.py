@@ -10,7 +10,7 @@ from clearhead.decoding.cached import GenerativeModel, Ids, evaluating, in_full,
 from clearhead.decoding.codec import Codec
 from clearhead.decoding.inputs import checked_ids, name_of
 from clearhead.decoding.results import Output, Scored
-from clearhead.errors import InputError, setting
+from clearhead.errors import InputError, function, setting
 from clearhead.models import Seq2Seq
 from clearhead.models.inputs import RealGiven
 from clearhead.parts.recorder import Recorder
@@ -143,7 +143,7 @@ def score_texts(
         if length > longest:
             raise InputError(
                 f"{name_of(names, index)} has more tokens than the model takes ({longest}); split "
-                "it, or measure whole texts with clearhead evaluate"
+                f"it, or measure whole texts with {function('evaluate')}"
             )
     scores = score(model, contexts, scored_tokens, start_id=codec.ids.decoder_start)
     scored = {

@@ -321,7 +321,7 @@ def ones_where_none(inputs: CallInputs, role: str) -> Tensor:
 def _by_name(
     arguments: dict[str, inspect.Parameter], masks: dict[str, Tensor], tensors: dict[str, Any]
 ) -> list[Any]:
-    """Return the value for each argument of a method, in their order."""
+    """Return the value for each argument of a method, in the order of the arguments."""
     values: list[Any] = []
     for name, argument in arguments.items():
         low = name.lower()

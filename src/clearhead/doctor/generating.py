@@ -234,8 +234,8 @@ def _stripped_start(
 
 
 def _rows(tokens: Any, end: int) -> Tensor:
-    """Return tokens (batch, length), also from a list whose rows end at different places, which are
-    filled with `end`."""
+    """Return tokens as a tensor (batch, length). Shorter rows of a list are filled up with
+    `end`."""
     if isinstance(tokens, list) and not all(isinstance(row, int) for row in tokens):
         rows = [torch.as_tensor(row).flatten() for row in tokens]
         return nn.utils.rnn.pad_sequence(rows, batch_first=True, padding_value=end)

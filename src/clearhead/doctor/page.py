@@ -70,9 +70,14 @@ def as_html(report: ExaminationFacts, language: Language = "en") -> str:
 def as_fragment(report: ExaminationFacts, language: Language = "en") -> str:
     """Return the same page for a notebook, inside a frame, so that its style affects nothing
     else."""
-    page = escape(as_html(report, language), quote=True)
+    return in_frame(as_html(report, language))
+
+
+def in_frame(page: str) -> str:
+    """Return a page in a frame that runs no script."""
+    source = escape(page, quote=True)
     return (
-        f'<iframe srcdoc="{page}" sandbox style="width: 100%; height: 40rem; border: 0"></iframe>'
+        f'<iframe srcdoc="{source}" sandbox style="width: 100%; height: 40rem; border: 0"></iframe>'
     )
 
 

@@ -6,7 +6,7 @@ from typing import NamedTuple, TypedDict, Unpack, get_type_hints
 
 import torch
 
-from clearhead.errors import ConfigError, InputError
+from clearhead.errors import ConfigError, InputError, type_of
 from clearhead.inspection.sites import Site
 from clearhead.shapes import Bool, Int, Tensor
 
@@ -244,7 +244,7 @@ def _as_tensor(value: object, called: str = "value") -> Tensor:
         return torch.as_tensor(value)
     except (TypeError, ValueError, RuntimeError):
         raise InputError(
-            f"{called}={value!r:.60} is a {type(value).__name__}; give a tensor or a number"
+            f"{called}={value!r:.60} is {type_of(value)}; give a tensor or a number"
         ) from None
 
 

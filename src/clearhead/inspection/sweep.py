@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 import torch
 
-from clearhead.errors import InputError
+from clearhead.errors import InputError, type_of
 from clearhead.inspection.edits import Edit, counted, put, zero
 from clearhead.inspection.pictures import heatmap_text
 from clearhead.inspection.sites import names
@@ -54,7 +54,7 @@ def sweep(
         except (TypeError, ValueError, RuntimeError):
             shape = f" of shape {tuple(value.shape)}" if isinstance(value, Tensor) else ""
             raise InputError(
-                f"the metric gave a {type(value).__name__}{shape}; it must give one number"
+                f"the metric gave {type_of(value)}{shape}; it must give one number"
             ) from None
 
     unedited = measured([])

@@ -23,7 +23,7 @@ from torch import nn
 from torch.distributed.algorithms._checkpoint.checkpoint_wrapper import CheckpointWrapper
 from torch.utils.hooks import RemovableHandle
 
-from clearhead.errors import InputError, setting
+from clearhead.errors import InputError, setting, type_of
 from clearhead.inspection.attention_taps import Tap, per_head, tap_attention
 from clearhead.inspection.edits import Counted, Edit, counted
 from clearhead.inspection.sites import Site, TowerName, embedding_of, matching, sites
@@ -75,7 +75,7 @@ class Trace:
         for edit in edits:
             if not isinstance(edit, Edit):
                 raise InputError(
-                    f"edit={edit!r:.60} is a {type(edit).__name__}; give an edit, such as "
+                    f"edit={edit!r:.60} is {type_of(edit)}; give an edit, such as "
                     "ch.edit.zero(name)"
                 )
             for name in matching(edit.name, site_names):
@@ -351,7 +351,7 @@ def checked_trace(t: Trace) -> Trace:
     """Return the trace that was given. Anything else is an error."""
     if not isinstance(t, Trace):
         raise InputError(
-            f"t={t!r:.60} is a {type(t).__name__}; give the trace t of: with ch.trace(model) as t"
+            f"t={t!r:.60} is {type_of(t)}; give the trace t of: with ch.trace(model) as t"
         )
     return t
 

@@ -4,7 +4,8 @@ lines that are clearly in another language."""
 import re
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from typing import Any
+
+from clearhead.text.language_identifier import language_identifier
 
 _HAN_AND_KANA = re.compile(r"[\u3041-\u30fa\u3400-\u9fff\uac00-\ud7a3]")
 # Code has no language. Words are matched only from their beginnings: matching from each letter
@@ -28,7 +29,7 @@ class Languages:
     """The languages of the sides of a corpus, found in a sample of it."""
 
     def __init__(self, sample: Sequence[tuple[str, ...]]) -> None:
-        self.identifier = _identifier()
+        self.identifier = language_identifier()
         self.sides: list[str | None] = []
         for side in zip(*sample):
             counts = Counter(
@@ -142,9 +143,3 @@ def can_tell_languages() -> bool:
     from importlib.util import find_spec
 
     return find_spec("py3langid") is not None
-
-
-def _identifier() -> Any:
-    from py3langid.langid import MODEL_FILE, LanguageIdentifier
-
-    return LanguageIdentifier.from_model_file(MODEL_FILE, norm_probs=True)

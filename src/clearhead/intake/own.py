@@ -38,7 +38,8 @@ def own_table(path: Path, columns: tuple[str, ...] = ()) -> OwnData:
     summary = f"Table: {proposal.format}, columns {names}, for {proposal.task}"
     if proposal.labels:
         summary += f" (labels: {', '.join(proposal.labels)})"
-    shown = (text if len(text) <= 40 else f"{text[:39]}…" for text in map(_valid, proposal.sample))
+    sample = map(_without_surrogates, proposal.sample)
+    shown = (text if len(text) <= 40 else f"{text[:39]}…" for text in sample)
     summary += f". The first: {' | '.join(shown)}."
     if proposal.only_label is not None:
         column, label = proposal.only_label
@@ -58,7 +59,7 @@ def own_table(path: Path, columns: tuple[str, ...] = ()) -> OwnData:
     return OwnData(TEMPLATES[proposal.task], values, Message(summary))
 
 
-def _valid(text: str) -> str:
+def _without_surrogates(text: str) -> str:
     """Return a text that can be written: a lone surrogate, which cannot, becomes a question
     mark."""
     return text.encode("utf-8", "replace").decode("utf-8")

@@ -12,7 +12,7 @@ from typing import Any
 
 from clearhead.config.checks import as_path
 from clearhead.config.data import DataConfig
-from clearhead.errors import ClearheadError, ConfigError, DataError, InputError, setting
+from clearhead.errors import ClearheadError, ConfigError, DataError, InputError, setting, type_of
 from clearhead.files import NewFile
 from clearhead.intake.own import OwnData, check_name, own_labels, own_table
 from clearhead.intake.proposal import LABELS_AT_MOST
@@ -209,7 +209,7 @@ def check_strings(what: str, value: Any) -> None:
 def _check_many(what: str, value: Any) -> None:
     if isinstance(value, str | Mapping) or not isinstance(value, Iterable):
         raise InputError(
-            f"{what}={value!r:.60} is a {type(value).__name__}; give a list, a generator or a data "
+            f"{what}={value!r:.60} is {type_of(value)}; give a list, a generator or a data "
             "frame of strings; for files, OwnText.parallel_files or OwnText.files"
         )
 
@@ -222,7 +222,7 @@ def _check_column(side: str, value: Any) -> None:
         )
     if isinstance(value, Mapping | Set) or not hasattr(value, "__len__"):
         raise InputError(
-            f"{side}={value!r:.60} is a {type(value).__name__}; give a list, or a column of a data "
+            f"{side}={value!r:.60} is {type_of(value)}; give a list, or a column of a data "
             "frame; for pairs from a generator, OwnText.pairs(…)"
         )
 
@@ -267,7 +267,7 @@ def _strings(texts: Any) -> Iterator[dict[str, str]]:
     for number, text in enumerate(_items(texts), 1):
         if not isinstance(text, str):
             raise DataError(
-                f"text {number} is {text!r:.60}, a {type(text).__name__}; give strings "
+                f"text {number} is {text!r:.60}, {type_of(text)}; give strings "
                 "(one column of a data frame: texts=frame['text'])"
             )
         yield {"text": text}

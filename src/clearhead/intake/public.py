@@ -156,7 +156,7 @@ def split_tatoeba(content: bytes) -> list[bytes]:
 
 
 def _groups(pairs: list[tuple[str, str]]) -> list[list[tuple[str, str]]]:
-    """Yield groups of pairs that are linked by a common sentence, directly or through others."""
+    """Return groups of pairs that are linked by a common sentence, directly or through others."""
     parent: dict[str, str] = {}
 
     def root(node: str) -> str:

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 from clearhead.config.checks import user_path
 from clearhead.config.data import SPLITS, DataConfig
 from clearhead.environment import data_folder
-from clearhead.errors import ClearheadError, DataError
+from clearhead.errors import ClearheadError, DataError, call
 from clearhead.intake.equality import lines_of
 from clearhead.intake.formats import Document, count_lines, read_documents
 from clearhead.intake.invalid_input import Place, Sieve
@@ -127,7 +127,7 @@ def _remedy(path: Path) -> str:
         return "check the path"
     for name, corpus in public_corpora().items():
         if path.is_relative_to(root / corpus.folder):
-            return f"get it with: clearhead data get {name}"
+            return f"get it with: {call('get_corpus', name)}"
     if not path.is_relative_to(root):
         return "check the path"
     return (

@@ -11,7 +11,7 @@ from itertools import count
 from typing import Any, NamedTuple
 
 from clearhead.config.data import DataConfig
-from clearhead.errors import DataError
+from clearhead.errors import DataError, type_of
 from clearhead.intake.invalid_input import Place, Sieve
 from clearhead.intake.json_values import read_values
 from clearhead.intake.parquet import open_parquet, records
@@ -218,7 +218,7 @@ def field_of(record: Any, column: str, *, is_label: bool = False) -> str:
     """Return a column's text. `translation.en` is the field "en" of the object "translation",
     unless there is a field of exactly that name."""
     if not isinstance(record, dict):
-        raise ValueError(f"a JSON object is expected, but this is a {type(record).__name__}")
+        raise ValueError(f"a JSON object is expected, but this is {type_of(record)}")
     if column not in record and "." in column:
         outer, inner = column.split(".", 1)
         if isinstance(record.get(outer), dict):

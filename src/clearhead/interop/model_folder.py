@@ -17,7 +17,15 @@ from torch import nn
 from clearhead.config import ModelConfig
 from clearhead.config.batches import Layout
 from clearhead.config.checks import as_path
-from clearhead.errors import ConfigError, FolderError, InputError, nearest, own_part
+from clearhead.errors import (
+    ConfigError,
+    FolderError,
+    InputError,
+    function,
+    nearest,
+    own_part,
+    type_of,
+)
 from clearhead.interop.folders import has_file, read_json, whole_or_absent, write_json
 from clearhead.interop.tensor_files import (
     MAX_SHARD_BYTES,
@@ -96,7 +104,7 @@ def save_model(
     for each side. One shard is copied at a time."""
     if not isinstance(model, nn.Module) or not hasattr(model, "config"):
         raise InputError(
-            f"model={model!r:.60} is a {type(model).__name__}; give what clearhead.build_model "
+            f"model={model!r:.60} is {type_of(model)}; give what clearhead.build_model "
             "returned, or the .model of a loaded one"
         )
     folder = as_path("folder", folder)
@@ -106,7 +114,7 @@ def save_model(
             f"{tokenizer} is not a folder that holds a {TOKENIZER}; name one that does"
         )
     if not isinstance(ids, TokenIds):
-        raise InputError(f"ids={ids!r:.60} is a {type(ids).__name__}; give TokenIds")
+        raise InputError(f"ids={ids!r:.60} is {type_of(ids)}; give TokenIds")
     token_ids(asdict(ids), model.config)
     state = model.state_dict()
     for name, tensor in state.items():
@@ -279,7 +287,7 @@ def read_description(folder: Path) -> Description:
     if content.get("format") != FORMAT:
         raise FolderError(
             f"{folder / CONFIG} does not say format={FORMAT!r}; "
-            "a Hugging Face folder becomes a model folder by `clearhead import`"
+            f"a Hugging Face folder becomes a model folder by {function('import_model')}"
         )
     for name in content.keys() - {"format", "model", "tokens", "own_parts"}:
         raise FolderError(f"{folder / CONFIG} has an unknown part {name!r}; leave it out")

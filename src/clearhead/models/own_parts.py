@@ -62,7 +62,7 @@ def build_part(part: type[nn.Module], config: ModelConfig, **settings: bool) -> 
 
 
 def own_parts_in(module: nn.Module) -> dict[nn.Module, ModelConfig]:
-    """Yield every part of a model that is the user's own, with the configuration that it was built
+    """Return every part of a model that is the user's own, with the configuration that it was built
     from; of nested parts, only the outermost. `module` may be a wrapper around the model."""
     parts: dict[nn.Module, ModelConfig] = {}
     inside: set[nn.Module] = set()

@@ -3,10 +3,10 @@
 import re
 import threading
 from collections.abc import Collection
-from typing import Any
 
 from clearhead.decoding.sentences import LanguagePair
 from clearhead.localise.language_codes import TRADITIONAL
+from clearhead.text.language_identifier import language_identifier
 
 NAMES = {
     "af": "Afrikaans", "am": "Amharic", "ar": "Arabic", "az": "Azerbaijani", "be": "Belarusian",
@@ -75,7 +75,7 @@ class Detector:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._identifier = _identifier()
+        self._identifier = language_identifier()
 
     def unknown(self, codes: Collection[str]) -> list[str]:
         """Return the languages that the detector never returns."""
@@ -94,9 +94,3 @@ class Detector:
         if total <= 0:
             return [(code, 1 / len(bases)) for code in bases.values()]
         return [(code, chance / total) for code, chance in kept]
-
-
-def _identifier() -> Any:
-    from py3langid.langid import MODEL_FILE, LanguageIdentifier
-
-    return LanguageIdentifier.from_model_file(MODEL_FILE, norm_probs=True)

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor, nn
 
-from clearhead.errors import ConfigError, InputError
+from clearhead.errors import ConfigError, InputError, function
 from clearhead.inspection.decode_for_page import see
 from clearhead.inspection.look import Subject
 from clearhead.inspection.switches import see_without, switches
@@ -49,8 +49,8 @@ class LiveModel:
     ) -> None:
         if isinstance(subject.model, Classifier):
             raise InputError(
-                "the live page is for models that generate text or fill in masks; `clearhead see` "
-                "shows a classifier"
+                "the live page is for models that generate text or fill in masks; "
+                f"{function('see')} shows a classifier"
             )
         self.subject = subject
         self._output = subject.model.output

@@ -4,10 +4,11 @@ which they are made."""
 import html
 import math
 import re
+import shlex
 from collections.abc import Sequence
 from pathlib import Path
 
-from clearhead.errors import ClearheadError
+from clearhead.errors import ClearheadError, call
 from clearhead.files import write_whole
 from clearhead.studies.comparing import StudyResult
 from clearhead.studies.picture import picture
@@ -32,7 +33,7 @@ LONGEST = 200  # characters of a version or of a processor's name
 def write_pages(result: StudyResult, folder: Path) -> list[Path]:
     """Write NAME.md, NAME.zh-CN.md, their pictures and NAME.jsonl."""
     if not result.arms:
-        remedy = f"run it first: clearhead study run {result.plan.given}"
+        remedy = f"run it first: {call('study.run', result.plan.given)}"
         raise ClearheadError(f"{result.plan.name} has no finished run to show; {remedy}")
     folder.mkdir(parents=True, exist_ok=True)
     name = result.plan.name
@@ -75,7 +76,8 @@ def page(result: StudyResult, language: str) -> str:
     lines += ["", f"## {say['costs']}", "", *_costs(result, language)]
     lines += ["", f"## {say['method']}", "", _method(result, language), ""]
     lines += [_provenance(result, language), "", "```bash"]
-    lines += [f"clearhead study run {plan.given}", f"clearhead study page {plan.given}", "```", ""]
+    given = shlex.quote(plan.given)
+    lines += [f"clearhead study run {given}", f"clearhead study page {given}", "```", ""]
     return "\n".join(lines)
 
 

@@ -4,7 +4,6 @@ measures."""
 import hashlib
 import math
 import re
-import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
@@ -199,7 +198,7 @@ def _study(path: Path, given: str, tables: dict[str, Any]) -> StudyPlan:
     tests = _tests(path, tables, base.data.task)
     return StudyPlan(
         name=path.stem,
-        given=shlex.quote(given),
+        given=given,
         title=_texts("title", tables.get("title", path.stem)),
         question=_texts("question", tables.get("question", "")),
         arms=tuple(arms),

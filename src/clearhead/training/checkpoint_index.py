@@ -29,7 +29,7 @@ from torch.distributed.checkpoint.metadata import (
 )
 from torch.distributed.checkpoint.planner import ReadItem
 
-from clearhead.errors import ClearheadError, setting
+from clearhead.errors import ClearheadError, setting, type_of
 
 INDEX = ".metadata"
 _METADATA = "torch.distributed.checkpoint.metadata"
@@ -170,7 +170,7 @@ class _Records(pickle.Unpickler):
 
     def state(self, value: Any, name: str) -> Any:
         if type(value) is not self.kinds.get(name):
-            raise ValueError(f"{name} is expected, but this is a {type(value).__name__}")
+            raise ValueError(f"{name} is expected, but this is {type_of(value)}")
         return vars(value)["state"]
 
     def fields(self, value: Any, name: str) -> dict[str, Any]:
@@ -178,7 +178,7 @@ class _Records(pickle.Unpickler):
 
     def size(self, value: Any) -> torch.Size:
         if type(value) is not self.kinds.get("Size"):
-            raise ValueError(f"a torch.Size is expected, but this is a {type(value).__name__}")
+            raise ValueError(f"a torch.Size is expected, but this is {type_of(value)}")
         (lengths,) = vars(value)["arguments"]
         if any(_of(int, length) < 0 for length in _of(tuple, lengths)):
             raise ValueError(f"{lengths} is not a shape")
@@ -187,5 +187,5 @@ class _Records(pickle.Unpickler):
 
 def _of(kind: type, value: Any) -> Any:
     if type(value) is not kind:
-        raise ValueError(f"{kind.__name__} is expected, but this is a {type(value).__name__}")
+        raise ValueError(f"{kind.__name__} is expected, but this is {type_of(value)}")
     return value

@@ -174,8 +174,14 @@ def open_run(
     model, config, batches = fit_model(recipe, corpus), recipe.train, recipe.batches
     packed = batches.layout == "documents" and corpus.manifest.task == "language-model"
     objective = build_objective(model, config, ranks, packed=packed, own_parts=own_parts)
-    share: dict[str, int] = {"rank": ranks.data_rank, "world": ranks.data_world}
-    valid = partial(Loader, config=batches, split="valid", epochs=1, **share)
+    valid = partial(
+        Loader,
+        config=batches,
+        split="valid",
+        epochs=1,
+        rank=ranks.data_rank,
+        world=ranks.data_world,
+    )
     others = other_corpora(config.also_validate, corpus) if config.validate_every else {}
     for other in others.values():
         of = f" of train.also_validate={str(other.folder)!r}"
@@ -186,7 +192,7 @@ def open_run(
         ranks=ranks,
         objective=objective,
         optimizers=make_optimizers(objective, config),
-        loader=_train_loader(corpus, model, batches, config, **share),
+        loader=_train_loader(corpus, model, batches, config, ranks),
         valid=valid(corpus) if config.validate_every else None,
         also={name: valid(other) for name, other in others.items()},
         checkpoints=Checkpoints(
@@ -207,15 +213,30 @@ def open_run(
 
 
 def _train_loader(
-    corpus: Corpus, model: ModelConfig, batches: BatchConfig, config: TrainConfig, **share: int
+    corpus: Corpus, model: ModelConfig, batches: BatchConfig, config: TrainConfig, ranks: Ranks
 ) -> Loader:
-    how: dict[str, Any] = {"workers": config.workers, "epochs": config.epochs, **share}
     if config.rehearse is None:
-        return Loader(corpus, batches, **how)
+        return Loader(
+            corpus,
+            batches,
+            epochs=config.epochs,
+            workers=config.workers,
+            rank=ranks.data_rank,
+            world=ranks.data_world,
+        )
     first = other_corpus("train.rehearse", config.rehearse, corpus, "train")
     of = f" of train.rehearse={config.rehearse!r}"
     check_length(model, batches, first, ("train",), of)
-    return MixedLoader(corpus, batches, rehearsed=first, share=config.rehearse_share, **how)
+    return MixedLoader(
+        corpus,
+        batches,
+        rehearsed=first,
+        share=config.rehearse_share,
+        epochs=config.epochs,
+        workers=config.workers,
+        rank=ranks.data_rank,
+        world=ranks.data_world,
+    )
 
 
 def open_trial(recipe: Recipe, corpus: Corpus, ranks: Ranks, own_parts: OwnParts = NONE) -> Run:

@@ -12,6 +12,7 @@ from ..form import CALL_ERRORS
 from ..naming import PACKAGE
 from ..patient import Patient, change_size
 from .padding import pad, roles
+from .runs import text_of
 
 _N_PADS = 3
 _ROWS = [2, 0, 0]  # one row goes on twice and one ends, as beams do
@@ -26,7 +27,7 @@ def cache(patient: Patient) -> Iterator[Finding]:
     try:
         yield from _first_difference(patient)
     except CALL_ERRORS as error:
-        yield Finding("cache.fails", "error", {"error": _text(error)})
+        yield Finding("cache.fails", "error", {"error": text_of(error)})
 
 
 def _first_difference(patient: Patient) -> Iterator[Finding]:
@@ -50,7 +51,7 @@ def _first_difference(patient: Patient) -> Iterator[Finding]:
                 if case == "one" or not _in_words(error):
                     raise
                 refused = case
-                yield Finding("cache.one_at_a_time", "note", {"error": _text(error)})
+                yield Finding("cache.one_at_a_time", "note", {"error": text_of(error)})
                 break
             if not change_size(full, logits) <= patient.tolerance:
                 yield _finding(patient, case, full, logits)
@@ -68,10 +69,6 @@ def _in_words(error: Exception) -> bool:
     module = "" if trace is None else str(trace.tb_frame.f_globals.get("__name__"))
     own = not module.startswith(("torch.", f"{PACKAGE}."))
     return own and "unpack" not in str(error)
-
-
-def _text(error: Exception) -> str:
-    return f"{type(error).__name__}: {(str(error).splitlines() or [''])[0]}"
 
 
 def _accepted(pieces: list[int], refused: str | None) -> list[int]:

@@ -329,8 +329,8 @@ def _where_the_past_changes(patient: Patient, tokens: list[int]) -> str | None:
 
 
 def _where_context_is_lost(patient: Patient) -> str | None:
-    """Return the first module whose name says that it is an attention; None if there is none, since
-    a missing attention has no place."""
+    """Return the first module whose path has "att" in it; None if there is none, as a missing
+    attention has no place."""
     names = [path for path, _ in patient.model.named_modules() if "att" in path.lower()]
     return names[0] if names else None
 

@@ -4,6 +4,7 @@ from html import escape
 from linecache import getlines
 from pathlib import Path
 
+from ..page import in_frame
 from ..texts import Language
 from .departures import Departure
 from .facts import PortFacts
@@ -74,11 +75,8 @@ def as_html(report: PortFacts, language: Language = "en") -> str:
 
 
 def as_fragment(report: PortFacts, language: Language = "en") -> str:
-    """Return the same page for a notebook, inside a frame."""
-    page = escape(as_html(report, language), quote=True)
-    return (
-        f'<iframe srcdoc="{page}" sandbox style="width: 100%; height: 40rem; border: 0"></iframe>'
-    )
+    """Return the same page for a notebook, in a frame of its own."""
+    return in_frame(as_html(report, language))
 
 
 def _weights(report: PortFacts, language: Language) -> str:

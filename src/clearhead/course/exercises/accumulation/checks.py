@@ -51,6 +51,7 @@ class Counting(torch.optim.SGD):
     n_steps = 0
 
     def step(self, closure: Any = None) -> Any:
+        """Take a step, and count it."""
         self.n_steps += 1
         return super().step(closure)
 

@@ -132,8 +132,8 @@ def _kind_of(reference: str, port: str | None) -> str:
 
 
 def missing_operation(evidence: Evidence) -> Cause | None:
-    """Name the operation that the port lacks. The cut has shown that the two agree with it. An
-    operation that is missing at the output has no reader."""
+    """Name the operation of the reference that the port lacks. The cut has shown that the two agree
+    with it. An operation that is missing at the output is found too, although nothing reads it."""
     cut, s = evidence.cut, evidence.s
     is_last = cut.kind == "replace" and cut.index == s.root(s.matching.port.output or 0)
     if cut.kind != "insert" and not is_last:
@@ -142,7 +142,7 @@ def missing_operation(evidence: Evidence) -> Cause | None:
 
 
 def superfluous_operation(evidence: Evidence) -> Cause | None:
-    """Name an operation of the port that is superfluous. The cut has shown that the two agree
+    """Name the operation of the port that the reference lacks. The cut has shown that the two agree
     without it."""
     if evidence.cut.kind != "bypass":
         return None
