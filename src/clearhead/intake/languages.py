@@ -124,7 +124,7 @@ def other_language(texts: Iterable[str], expected: str) -> str | None:
     other = "" if own in ("zh", "ja", "ko", "yue") else None
     if letters < 2 * ENOUGH or not can_tell_languages():
         return other
-    ranked = _identifier().rank(words.lower() if words.isupper() else words)
+    ranked = language_identifier().rank(words.lower() if words.isupper() else words)
     (best, likely), chances = ranked[0], dict(ranked)
     alike = next((group for group in _ALIKE if own in group), {own})
     if own not in chances or best in alike:
