@@ -34,7 +34,7 @@ def test_a_graph_computes_what_python_computes(kind: str, tmp_path: Path):
     certificate = certify(model, tmp_path)
     assert not certificate.failed, certificate.verdict()
     assert certificate.n_tokens > 70
-    assert_pythons(model, PageGraphs(tmp_path))
+    assert assert_pythons(model, PageGraphs(tmp_path)) > 0.01
 
 
 @settings(max_examples=draws(4, nightly=60), phases=[Phase.generate])
@@ -71,8 +71,9 @@ def test_weights_are_stored_once_and_as_the_run_stores_them(tmp_path: Path):
         assert inside < 200_000
 
 
-def assert_pythons(model: Model, graphs: PageGraphs) -> None:
-    """Lengths, shares, lens and weights; with all on, and with two switches off."""
+def assert_pythons(model: Model, graphs: PageGraphs) -> float:
+    """Lengths, shares, lens and weights; with all on, and with two switches off. Returns the
+    largest change of a logit by the switches, which in a random model may be tiny."""
     ids = list(range(3, 12))
     text = Text(ids[:6], ids, ids) if isinstance(model, Seq2Seq) else Text(None, ids, ids)
     text = Text(ids, None, ids) if isinstance(model, MaskedLM | Classifier) else text
@@ -115,9 +116,9 @@ def assert_pythons(model: Model, graphs: PageGraphs) -> None:
     with torch.no_grad(), trace(model, edit=edits) as t:
         run()
     assert np.allclose(mine["logits"], stage_logits(t), atol=1e-4)
-    assert not np.allclose(mine["logits"][-1], found["logits"][-1], atol=1e-2)
     for kind in tower.kinds:
         part = KINDS[kind][1]
         for layer, weights in enumerate(mine[kind]):
             expected = t[f"{tower.name}.layers.{layer}.{part}.weights"][0]
             assert np.allclose(weights, expected, atol=1e-5)
+    return float(np.abs(mine["logits"][-1] - found["logits"][-1]).max())
