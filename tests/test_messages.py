@@ -398,10 +398,6 @@ def test_a_drawn_translation_is_said_to_be_drawn(caplog: pytest.LogCaptureFixtur
 def test_python_calls_are_answered_with_the_method_or_the_keyword():
     with pytest.raises(InputError, match=r"use model\.translate"):
         ch.load("copy-task")("hello")
-    with pytest.raises(TypeError, match=r"a recipe has 'train.steps': give .* train={'steps': …}"):
-        ch.train("copy-task", stepz=3)  # type: ignore[call-arg]
-    with pytest.raises(TypeError, match="train has no option 'foldr'; did you mean 'folder'"):
-        ch.train("copy-task", foldr=3)  # type: ignore[call-arg]
     with pytest.raises(
         ClearheadError, match=r"no key train\.learning_rate; did you mean 'train\.lr'"
     ):

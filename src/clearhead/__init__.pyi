@@ -2,8 +2,8 @@
 
 from clearhead.api.building import build_model as build_model
 from clearhead.api.calibrating import calibrate as calibrate
-from clearhead.api.comparing import diff as diff
 from clearhead.api.corpora import get_corpus as get_corpus
+from clearhead.api.doctor_diff import diff as diff
 from clearhead.api.evaluating import evaluate as evaluate
 from clearhead.api.examining import examine as examine
 from clearhead.api.exporting import export as export
@@ -19,10 +19,10 @@ from clearhead.api.recipe_for import recipe_for as recipe_for
 from clearhead.api.recipes import recipe as recipe
 from clearhead.api.results import Classified as Classified
 from clearhead.api.results import Evaluation as Evaluation
+from clearhead.api.self_test import selftest as selftest
 from clearhead.api.serving import serve as serve
 from clearhead.api.studying import Study as Study
 from clearhead.api.studying import study as study
-from clearhead.api.testing import selftest as selftest
 from clearhead.api.text_model import TextModel as TextModel
 from clearhead.api.trained_run import TrainedRun as TrainedRun
 from clearhead.api.training import train as train

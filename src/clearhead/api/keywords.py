@@ -7,13 +7,10 @@ import textwrap
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import MISSING, fields
-from functools import wraps
-from typing import Any, TypeVar, cast
+from typing import Any, TypeVar
 
 from clearhead.config.explain import explanations
-from clearhead.config.recipe import recipe_keys
-from clearhead.config.usual_names import remedy_for_key
-from clearhead.errors import closest, nearest
+from clearhead.errors import nearest
 
 F = TypeVar("F", bound=Callable[..., Any])
 T = TypeVar("T")
@@ -51,35 +48,9 @@ def takes(*options: type) -> Callable[[F], F]:
             for name, meaning in explained.items()
         ]
         function.__doc__ = "\n".join([inspect.getdoc(function) or "", "", *lines])
-        takes_more = any(p.kind is p.VAR_KEYWORD for p in signature.parameters.values())
-        return function if takes_more else _naming_the_nearest(function, signature)
+        return function
 
     return decorate
-
-
-def _naming_the_nearest(function: F, signature: inspect.Signature) -> F:
-    """Let the function name the nearest keyword if it is called with one that it does not have."""
-
-    @wraps(function)
-    def call(*arguments: Any, **keywords: Any) -> Any:
-        for name in keywords:
-            if name not in signature.parameters:
-                called = f"{function.__name__} has no option {name!r}"
-                raise TypeError(f"{called}; {_remedy(name, list(signature.parameters))}")
-        return function(*arguments, **keywords)
-
-    return cast(F, call)
-
-
-def _remedy(name: str, known: list[str]) -> str:
-    """Name the nearest option, or else the key of a recipe that is meant."""
-    if closest(name, known, 0.75) is None and "recipe" in known:
-        remedy = remedy_for_key(name, recipe_keys())
-        if remedy is not None and (key := remedy.split("'")[1::2]):
-            table, _, option = key[0].partition(".")
-            change = f"clearhead.recipe(…, {table}={{{option!r}: …}})"
-            return f"a recipe has {key[0]!r}: give {change} as the recipe"
-    return nearest(name, known)
 
 
 def chosen(kind: type[T], keywords: Mapping[str, Any]) -> T:
