@@ -5,7 +5,7 @@
 #   docker build --build-arg MODEL=runs/multi30k-de-en --build-arg NAME=de-en -t translator .
 #   docker run --read-only --tmpfs /tmp --cap-drop ALL --security-opt no-new-privileges \
 #     --env CLEARHEAD_API_KEYS --publish 127.0.0.1:8080:8080 translator --workers 4
-FROM python:3.12-slim AS built
+FROM python:3.11-slim AS built
 ENV PIP_NO_CACHE_DIR=1 PIP_DISABLE_PIP_VERSION_CHECK=1 PATH=/opt/clearhead/bin:$PATH
 WORKDIR /build
 RUN python -m venv /opt/clearhead
@@ -22,7 +22,7 @@ COPY ${MODEL} /opt/model
 ENV CLEARHEAD_CACHE=/opt/engine
 RUN clearhead translate /opt/model --engine ctranslate2 < /dev/null
 
-FROM python:3.12-slim
+FROM python:3.11-slim
 ARG NAME=en-eo
 ENV NAME=$NAME CLEARHEAD_CACHE=/opt/engine PATH=/opt/clearhead/bin:$PATH PYTHONDONTWRITEBYTECODE=1 \
     PYTHONSAFEPATH=1

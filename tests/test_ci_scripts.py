@@ -195,3 +195,20 @@ def test_contributors_install_what_the_check_installs():
 def test_a_commit_message_is_checked(message: str, wrong: str):
     faults = loaded(ROOT / ".ci" / "commit_message").faults(message)
     assert [wrong in fault for fault in faults] == [True] * bool(wrong)
+
+
+def test_all_commits_of_a_push_are_checked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.chdir(tmp_path)
+    for name in ("AUTHOR", "COMMITTER"):
+        monkeypatch.setenv(f"GIT_{name}_NAME", "Somebody")
+        monkeypatch.setenv(f"GIT_{name}_EMAIL", "somebody@example.org")
+    script = loaded(ROOT / ".ci" / "commit_message")
+    assert script.git("init", "--quiet").returncode == 0
+    heads: list[str] = []
+    for message in ("Added the first", "Add a second.", "Add a third\n\nIt has a reason."):
+        made = script.git("commit", "--quiet", "--no-verify", "--allow-empty", "-m", message)
+        assert made.returncode == 0, made.stderr
+        heads.append(script.git("rev-parse", "HEAD").stdout.strip())
+    (wrong,) = script.faults_of_push(heads[0], heads[2])
+    assert wrong.startswith(heads[1][:7]) and "full stop" in wrong
+    assert not script.faults_of_push("0" * 40, heads[2])

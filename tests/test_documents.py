@@ -11,6 +11,8 @@ import torch
 
 import clearhead
 from tools import serve_page
+from tools.benchmarks_index import PAGE as BENCHMARKS_PAGE
+from tools.benchmarks_index import index
 from tools.options_page import PAGE as OPTIONS_PAGE
 from tools.options_page import with_options
 from tools.speed_page import PAGES, with_tables
@@ -242,6 +244,12 @@ def test_the_reading_order_names_what_exists():
             assert re.search(rf"(def|class) {name}\b|\"{name}\":", source), name
             checked += 1
     assert checked > 25
+
+
+def test_the_index_of_the_measurements_is_made_from_their_docstrings():
+    text = BENCHMARKS_PAGE.read_text(encoding="utf-8")
+    assert text == index(), "run: python -m tools.benchmarks_index"
+    assert "| [step.py](step.py) | One training step" in text
 
 
 def test_the_table_of_options_is_made_from_the_explanations():
