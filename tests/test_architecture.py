@@ -395,7 +395,8 @@ NOT_FOR_READERS_OF_PYTHON = re.compile(
     r"explains them\)$|: made by clearhead new|· clearhead see$|^clearhead selftest on|"  # titles
     r"run it in a terminal|"  # there is no other way
     r"^clearhead study (run|page) |"  # a page that says how it was made
-    r"the field 'confidence'|to a file with"  # answers to requests
+    r"the field 'confidence'|to a file with|"  # answers to requests
+    r"describe lists every key"  # of keys that were typed
 )
 
 

@@ -121,7 +121,7 @@ def load_recipe(name: str | Path, overrides: Sequence[tuple[str, str]] = ()) -> 
         elif Path(name).is_file():
             remedy = (
                 "that is a file, but not a recipe (.toml); if it is text of your own, make a "
-                "recipe for it with clearhead new"
+                f"recipe for it with {function('recipe_for')}"
             )
         elif Path(name).is_dir():
             remedy = "that is a folder: give the path of a .toml file in it"

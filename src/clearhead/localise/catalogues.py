@@ -12,7 +12,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
-from clearhead.errors import ClearheadError, DataError
+from clearhead.errors import ClearheadError, DataError, method
 from clearhead.files import write_whole
 from clearhead.localise.language_codes import is_same_language
 from clearhead.localise.spans import SpanRules, rules_of
@@ -46,7 +46,7 @@ _OTHERS = {
     ".yaml": ("YAML", "make a PO of it: yaml2po -t SOURCE{ending} {path} {made}"),
     ".yml": ("YAML", "make a PO of it: yaml2po -t SOURCE{ending} {path} {made}"),
     ".tmx": ("a translation memory", "give a catalogue, and this file as its memory"),
-    ".txt": ("plain text", "its lines are translated as the input of clearhead translate"),
+    ".txt": ("plain text", f"its lines are translated by {method('translate')}"),
 }
 """What other files are, by the endings of their names, and what to do with each."""
 
