@@ -17,8 +17,9 @@ install_import_hook(
 # Checking shapes takes several times as long as computing with them. At each push it is done for
 # the parts and the models alone, in `.ci/nightly` everywhere.
 SHAPES_CHECKED = ("tests/parts", "tests/models/test_models.py")
-# These give wrong types on purpose, and it is our own message that they look at.
-NEVER_CHECKED = ("tests/api/test_wrong.py",)
+# The first gives wrong types on purpose, and looks at our own messages. The other runs the blocks
+# of pages, which readers run without the checks; some of them take times.
+NEVER_CHECKED = ("tests/api/test_wrong.py", "tests/test_documents.py")
 
 # Two test processes share two cores, and one thread gives the same sums every time.
 torch.set_num_threads(1)
