@@ -45,7 +45,7 @@ TOGETHER = (
 
 
 # A test of so many cases or more is a table, of which each push runs a part.
-TABLE = 6
+TABLE = 4
 # But of these every case: pages and files, and what a run that resumes depends on.
 WHOLE = (
     "tests/test_",
@@ -57,12 +57,12 @@ WHOLE = (
 
 def cases_of_a_push(names: list[str]) -> set[str]:
     """What `.ci/run` runs (CLEARHEAD_DRAWS=few): every test, but of a table its first two cases and
-    a third of the others, always the same ones. By hand and in `.ci/nightly` every case runs."""
+    a fifth of the others, always the same ones. By hand and in `.ci/nightly` every case runs."""
     tables, seen, chosen = Counter(name.split("[")[0] for name in names), Counter[str](), set[str]()
     for name in names:
         test = name.split("[")[0]
         seen[test] += 1
-        runs = tables[test] < TABLE or seen[test] <= 2 or zlib.crc32(name.encode()) % 3 == 0
+        runs = tables[test] < TABLE or seen[test] <= 2 or zlib.crc32(name.encode()) % 5 == 0
         if runs or name.startswith(WHOLE):
             chosen.add(name)
     return chosen

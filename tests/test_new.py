@@ -217,7 +217,7 @@ def test_the_share_that_is_held_out_of_a_large_text_can_be_read():
         ([*PAIRS, "--minutes", "inf"], "--minutes inf must be a finite number"),
         ([*PAIRS, "--minutes", "nan"], "--minutes nan must be a finite number"),
         ([*PAIRS, "--out", "nodir/x.toml"], "a folder that does not exist; .*: mkdir -p nodir$"),
-        (["new", "my/pairs", *PAIRS[2:]], "a folder that does not exist; .*: mkdir -p my$"),
+        (["new", "my/pairs", *PAIRS[2:]], "cannot be the name of a folder; leave out slashes"),
         (["new", "x", "--text", "\udce9.txt"], "is not UTF-8, as a recipe must be; rename"),
         (["new", "x", "--table", "\udce9.tsv"], "is not UTF-8, as a recipe must be; rename"),
         (["new", "x", "--label", "a=\udce9.txt", "b=text.txt"], "is not UTF-8, as a recipe"),

@@ -392,7 +392,7 @@ def test_a_tokenizer_may_be_named_from_where_one_is(translator: Path):
         (["--label", "good"], "is not LABEL=FILE"),
         (["--table", "no.csv"], "there is no file"),
         (["--text", "source.txt", "--from", "runs/no"], "there is no folder runs/no; name a"),
-        (["--table", "source.txt"], "no extension that identifies its format"),
+        (["--table", "source.txt"], "or, if it is a table, rename it"),
     ],
 )
 def test_what_cannot_be_is_refused(here: Path, capsys, arguments: list[str], message: str):

@@ -186,7 +186,7 @@ def test_a_recipe_written_out_and_read_again_is_the_same(name: str, tmp_path: Pa
     ("text", "message"),
     [
         ("[dta]\n", r"no table \[dta\]; did you mean 'data'"),
-        ("[data]\nvocabsize = 5\n", r"no key data\.vocabsize; did you mean 'vocab_size'"),
+        ("[data]\nvocabsize = 5\n", r"no key data\.vocabsize; did you mean 'data\.vocab_size'"),
         ("data = 5\n", r"no table \[data\]"),
         (MINE + "[model]\nvocab_size = 9\n", r"model\.vocab_size comes from the prepared data"),
         ("[data\n", "mine.toml is not a TOML file"),

@@ -22,10 +22,11 @@ from importlib import import_module
 from multiprocessing.connection import Connection
 from pathlib import Path
 
-from clearhead.course.checking import describe, examine_answer
+from clearhead.course.checking import examine_answer
 from clearhead.course.exercises import EXERCISES, Exercise
 from clearhead.course.loading import load_file
 from clearhead.course.verdict import Verdict
+from clearhead.doctor.user_files import first_line
 from tools.result import write_result
 
 BLIND = Path(__file__).parent / "blind_answers"
@@ -77,7 +78,7 @@ def judge(exercise: Exercise, file: Path) -> Verdict:
         learned = load_file(file)
     except (Exception, SystemExit) as error:
         n_checks = len(exercise.check_names)
-        return Verdict(n_checks=n_checks, trouble="error", message=describe(error))
+        return Verdict(n_checks=n_checks, trouble="error", message=first_line(error))
     functions = {name: learned[name] for name in exercise.functions if name in learned}
     answers = {**exercise.solution(), **functions}
     return examine_answer(exercise.checks, exercise.mistakes, exercise.probes, answers, str(file))

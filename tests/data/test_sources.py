@@ -381,7 +381,7 @@ def test_a_file_that_cannot_be_opened_is_named(tmp_path: Path):
     (tmp_path / "a.txt").write_text("gone\n")
     reader = reader_of(tmp_path, train=("a.txt",))
     (tmp_path / "a.txt").unlink()
-    with pytest.raises(DataError, match=r"a\.txt cannot be read \(No such file.*check the path"):
+    with pytest.raises(DataError, match=r"there is no file .*a\.txt; check the path"):
         next(reader.documents(Cursor(), {}))
 
 

@@ -23,7 +23,7 @@ from clearhead.training.checkpoint import Checkpoints
 from clearhead.training.distributed import (
     Ranks,
     build_objective,
-    joined,
+    joined_ranks,
     make_meshes,
 )
 from clearhead.training.rendezvous import agree_on_a_start, device_of
@@ -226,7 +226,7 @@ def test_ranks_that_make_no_whole_groups_are_refused(settings: dict, message: st
 )
 def test_one_process_does_not_ignore_that_it_should_be_several(settings: dict, message: str):
     config = TrainConfig(parallel="fsdp", **settings)
-    with pytest.raises(ConfigError, match=message), joined(config):
+    with pytest.raises(ConfigError, match=message), joined_ranks(config):
         pass
 
 

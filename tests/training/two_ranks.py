@@ -19,7 +19,7 @@ from clearhead.training.beforehand import fit_model
 from clearhead.training.distributed import (
     Ranks,
     build_objective,
-    joined,
+    joined_ranks,
     objective_of,
     whole_model,
 )
@@ -160,7 +160,7 @@ def main() -> None:
     out = Path(sys.argv[3])
     found: dict[str, Any] = {}
     torch.set_num_threads(1)
-    with joined(TWENTY.train) as ddp:
+    with joined_ranks(TWENTY.train) as ddp:
         fsdp = replace(ddp, sharded=True)
         for micro_batches in (1, 2, 3):
             for dtype in (torch.float32, torch.float64):

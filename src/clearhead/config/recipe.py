@@ -25,7 +25,6 @@ from clearhead.errors import (
     closest,
     function,
     nearest,
-    setting,
     with_marks,
 )
 
@@ -71,8 +70,7 @@ def check_recipe_name(name: object) -> None:
         raise InputError(f"name={name!r:.60} is not a name; give a string, such as 'my-pairs'")
     if name in (".", "..") or any(letter in name for letter in "/\\\0"):
         raise InputError(
-            f"name={name!r:.60} cannot be the name of a folder; leave out slashes, such as "
-            f"'my-pairs', and say where with {setting('folder', ...)}"
+            f"name={name!r:.60} cannot be the name of a folder; leave out slashes, as in 'my-pairs'"
         )
 
 
