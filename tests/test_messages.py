@@ -15,7 +15,8 @@ from clearhead.cli import main
 from clearhead.config import DataConfig
 from clearhead.errors import ClearheadError, DataError, InputError
 from clearhead.intake.cleaning import find_defects
-from clearhead.intake.out_of_step import place_of_departure
+from clearhead.intake.out_of_step import find_shift, place_of_departure
+from clearhead.intake.strange_text import strange_in
 
 PO = '# German\n#, fuzzy\nmsgid ""\nmsgstr "Language: de\\n"\n\nmsgid "Open"\nmsgstr "Öffnen"\n'
 XLIFF = '<?xml version="1.0"?>\n<xliff version="1.2"><file><body/></file></xliff>\n'
@@ -164,6 +165,110 @@ def test_files_out_of_step_say_where_they_part(said):
     assert abs(place_of_departure(lines[:30] + lines[33:], other) - 30) <= 3
 
 
+def lengths(n: int, seed: int = 3) -> list[str]:
+    """Lines of random lengths."""
+    draw = random.Random(seed)
+    return [" ".join(draw.choices(WORDS, k=draw.randint(2, 20))) for _ in range(n)]
+
+
+def test_pairs_of_which_one_side_is_shifted_say_where():
+    lines = lengths(300)
+    other = [f"{line.upper().replace('E', '')} {'x' * (n % 7)}" for n, line in enumerate(lines)]
+    assert find_shift(lines, other) is None
+    found = find_shift(lines, [*other[:150], *other[151:], "The end."])
+    assert found is not None and abs(found.start - 150) <= 3 and found.lines == -1
+    assert found.stop > 290
+    found = find_shift(lines, [*other[:80], "new", "new", *other[80:200], *other[202:]])
+    assert found is not None and abs(found.start - 80) <= 4 and found.lines == 2
+    assert abs(found.stop - 200) <= 4
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_pairs_whose_lengths_have_nothing_in_common_are_not_called_shifted(seed: int):
+    lines = lengths(2000, seed)
+    assert find_shift(lines, lengths(2000, seed + 100)) is None
+    assert find_shift(lines[:-1], lines[1:]) is None, "each line is the answer to the one before"
+
+
+def strange(**settings) -> str:
+    """What is strange about a text with these settings of [data]."""
+    return strange_in(DataConfig(vocab_size=300, **settings))
+
+
+def test_a_shifted_file_is_warned_of_with_its_line(tmp_path: Path):
+    lines = lengths(300)
+    for name, text in {"de": lines, "en": [*lines[:150], *lines[151:], "The end."]}.items():
+        changed = [line.upper() if name == "en" else line for line in text]
+        (tmp_path / name).write_text("\n".join(changed) + "\n", encoding="utf-8")
+    said = strange(
+        task="pairs", format="parallel", train=(str(tmp_path / "de"), str(tmp_path / "en"))
+    )
+    number = int(said.split("from about line ")[1].split()[0])
+    assert abs(number - 151) <= 3 and "the lines no longer belong together" in said
+    assert "look for a missing line of the target there" in said
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "[12/03/24, 10:03:00] Anna: {text}",
+        "\u200e[12.03.24, 10:03:00] Anna Meier: {text}",
+        "12/03/24, 10:03 - Anna: {text}",
+        "3/12/24, 9:05\u202fPM - +49 151 234: {text}",
+    ],
+)
+def test_an_export_of_a_chat_is_warned_of_and_the_command_removes_the_names(
+    line: str, tmp_path: Path
+):
+    lines = [line.format(text=text) for text in lengths(40)]
+    (tmp_path / "chat.txt").write_text("\n".join([*lines, "a second line"]), encoding="utf-8")
+    said = strange(train=(str(tmp_path / "chat.txt"),))
+    assert "nearly every line begins with a date and a name (a chat export)" in said
+    if shutil.which("sed"):
+        command = said.split("remove them first: ")[1]
+        subprocess.run(command, shell=True, check=True, cwd=tmp_path)
+        left = (tmp_path / "messages.txt").read_text(encoding="utf-8").splitlines()
+        assert left == [*lengths(40), "a second line"]
+    (tmp_path / "chat.txt").write_text("\n".join(lengths(40)), encoding="utf-8")
+    assert not strange(train=(str(tmp_path / "chat.txt"),))
+
+
+def test_a_run_is_not_taken_for_prepared_data(said):
+    write("lines.txt", "A line of text.\n" * 500)
+    write("runs/base/recipe.toml", "")
+    write("runs/base/log.txt", "")
+    write("own/config.json", "{}")
+    write("own/model.safetensors", b"")
+    recipe = "base.toml"
+    write(recipe, f'[data]\ntrain = ["{Path("lines.txt").resolve()}"]\nvocab_size = 300\n')
+    message = said("train", recipe, "--prepared", "runs/base", "--folder", "runs/z3")
+    assert "runs/base is a run, not prepared data; give --prepared prepared/base" in message
+    for folder, what in {"runs/base": "a run", "own": "a model"}.items():
+        before = sorted(Path(folder).rglob("*"))
+        message = said("prepare", recipe, "--out", folder, "--overwrite")
+        assert f"{folder} is {what}, not prepared data; give --out prepared/base" in message
+        assert sorted(Path(folder).rglob("*")) == before
+
+
+def test_a_generator_that_was_used_up_is_not_an_answer_without_texts():
+    model = ch.load("copy-task")
+    texts = (text for text in ["1 2", "3"])
+    assert len(model.translate(texts, max_new=1)) == 2
+    with pytest.raises(InputError, match="the generator gave no texts; it can be read only once"):
+        model.translate(texts)
+    with pytest.raises(InputError, match="give a list"):
+        ch.evaluate(hypothesis=texts, reference=["1"], resamples=0)
+    assert model.translate([]) == []
+
+
+def test_the_target_of_a_decoder_is_called_its_continuation(caplog: pytest.LogCaptureFixture):
+    ch.see("shakespeare-char", "ROMEO:", target=" I am")
+    assert "target= is shown as the continuation of the text" in caplog.text
+    caplog.clear()
+    ch.see("copy-task", "1 2 3", target="1 2")
+    assert not caplog.text
+
+
 def test_a_folder_of_another_ending_says_which(said):
     for n in range(3):
         write(f"notes/{n}.md", "text\n")
@@ -263,6 +368,22 @@ def test_a_nested_file_of_translations_is_said_to_be_one(said):
         (["train", "copy-task", "--seed", "0"], "did you mean '--train.seed'?"),
         (["train", "copy-task", "--train.device", "cuda"], "on the accelerator that torch finds"),
         (["train", "copy-task", "--train.zzz", "3"], "see clearhead train --help"),
+        (["train", "copy-task", "--resume"], "the same command resumes by itself; leave it out"),
+        (["train", "copy-task", "--resume-from", "x"], "the same command resumes by itself"),
+        (
+            ["train", "copy-task", "--data.vocab_size", "20"],
+            "at least 259 (256 bytes and 3 special tokens); try data.vocab_size=4000",
+        ),
+        (["classify", "copy-task"], "a translator is used with: clearhead translate …"),
+        (["classify", "shakespeare-char"], "a language model is used with: clearhead generate …"),
+        (
+            ["import", "https://huggingface.co/gpt2", "out"],
+            "run first: hf download gpt2 --local-dir gpt2; then name the folder gpt2",
+        ),
+        (
+            ["translate", "https://huggingface.co/Helsinki-NLP/opus-mt-de-en/tree/main"],
+            "hf download Helsinki-NLP/opus-mt-de-en --local-dir opus-mt-de-en",
+        ),
         (["translate", "copy-task", "hello"], "echo TEXT | clearhead translate MODEL"),
         (["translate", "copy-task", "--temperature", "1"], "with --beam (--beam 1 is greedy)"),
         (["generate", "shakespeare-char", "hello"], "give the text as --prompt TEXT"),

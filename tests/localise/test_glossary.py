@@ -229,7 +229,9 @@ def test_a_share_of_the_pairs_says_its_terms():
     ("content", "message"),
     [
         ("file,fichier\nfile,dossier\n", "row 2: 'file' has another translation in row 1"),
-        ("file\n", "row 1: 1 columns; write a term and its translation"),
+        ("file\n", "row 1 has no comma; write a term and its translation"),
+        ("file\tfichier\n", "row 1 is separated by a tab; use a comma"),
+        ("file;fichier\n", "row 1 is separated by a semicolon; use a comma"),
         ("a,b,c\n", "3 columns"),
         ("source,target\n\n", "has no terms"),
         ("file, \n", "the translation is empty"),

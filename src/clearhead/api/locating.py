@@ -11,7 +11,7 @@ from clearhead.config import Recipe, load_recipe
 from clearhead.config.checks import as_path
 from clearhead.decoding.opening import RECIPE, how_to_make
 from clearhead.errors import FolderError, closest, nearest
-from clearhead.interop.folders import has_file, read_json
+from clearhead.interop.folders import has_file, read_json, refuse_address
 from clearhead.interop.huggingface.importing import import_model
 from clearhead.interop.model_folder import CONFIG, FORMAT
 
@@ -49,6 +49,7 @@ def locate(path: str | Path, *, name: str = "path") -> Located:
         # Shipped weights are in half precision to save space; processors compute in fp32.
         return Located(folder, dtype=torch.float32)
     if not folder.is_dir():
+        refuse_address(folder)
         if folder.is_file() and has_file(folder.parent, CONFIG):
             raise FolderError(f"{folder} is not a folder; give the one it is in: {folder.parent}")
         raise FolderError(f"{folder} is not a folder; {_remedy(folder)}")

@@ -23,6 +23,7 @@ from clearhead.inspection import decode_for_page
 from clearhead.inspection.labelled import FORMAT, label_page, label_text
 from clearhead.inspection.page import in_frame, page
 from clearhead.inspection.pictures import heatmap_text
+from clearhead.models import CausalLM
 
 _log = logging.getLogger("clearhead")
 
@@ -115,6 +116,14 @@ def see(
             Message(
                 f"{setting('temperature', options.temperature)}: the translation is drawn at "
                 "random, and is not the one that translate gives; leave it out to see that one"
+            )
+        )
+    only_continues = isinstance(text_model.model, CausalLM) and not text_model.opened.translates
+    if options.target is not None and only_continues:
+        _log.warning(
+            Message(
+                f"{text_model.name} is a decoder, which does not translate: {setting('target')} is "
+                "shown as the continuation of the text"
             )
         )
     settings = {name: value for name, value in vars(options).items() if name != "training_text"}

@@ -16,7 +16,7 @@ from clearhead.data.corpus import Corpus, open_corpus
 from clearhead.data.manifest import MANIFEST
 from clearhead.data.prepare import prepare as prepare_job
 from clearhead.data.shards import Job, Progress
-from clearhead.errors import InputError, setting
+from clearhead.errors import DataError, InputError, setting
 from clearhead.intake.sources import data_root
 
 
@@ -53,6 +53,7 @@ def prepare(
         changes["clean"] = defect_kinds(clean)
     revised = revise_recipe(own, {"data": changes}) if changes else own
     options = PrepareOptions(folder=folder, processes=processes, overwrite=overwrite)
+    refuse_run_or_model(prepared_folder(own.name, folder), "folder", own.name)
     job = Job(
         config=revised.data,
         root=data_root(revised.data),
@@ -68,6 +69,24 @@ def prepare(
 def prepared_folder(name: str, folder: str | Path | None) -> Path:
     """Return the folder for prepared text: prepared/NAME, unless another folder is given."""
     return as_path("folder", folder, PREPARED / name)
+
+
+def refuse_run_or_model(folder: Path, name: str, recipe: str) -> None:
+    """Raises if the folder holds a run or a model: token files and another tokenizer would mix with
+    its files. `name` is what the caller calls the folder."""
+    if is_prepared(folder):
+        return
+    has_recipe = (folder / "recipe.toml").is_file()
+    has_run = any((folder / file).exists() for file in ("log.txt", "checkpoints", "model"))
+    if has_recipe and has_run:
+        what = "a run"
+    elif (folder / "config.json").is_file() and any(folder.glob("*.safetensors")):
+        what = "a model"
+    else:
+        return
+    raise DataError(
+        f"{folder} is {what}, not prepared data; give {setting(name, str(PREPARED / recipe))}"
+    )
 
 
 def defect_kinds(clean: Sequence[str]) -> tuple[str, ...]:

@@ -33,11 +33,13 @@ from clearhead.intake.own import check_name
 from clearhead.intake.own_text import OwnText, check_strings, data_settings, without_labels
 from clearhead.intake.proposal import refuse_tables
 from clearhead.intake.sources import Cursor, find_inputs
+from clearhead.intake.strange_text import strange_in
 from clearhead.intake.survey import check_files
 from clearhead.training.size_reasons import reasons_for
 from clearhead.training.sizing import size_recipe
 from clearhead.training.start import recipe_from
 
+_log = logging.getLogger("clearhead")
 _stages = logging.getLogger("clearhead.progress")
 TEXT = Path("text")
 READ_FOR_BASELINE = 50_000  # number of texts; larger corpora are sampled
@@ -99,6 +101,8 @@ def recipe_for(
     _stages.info("looking for defects in the text")
     defects = find_defects(data)
     _warn_of_other_languages(request, data)
+    if strange := strange_in(data):
+        _log.warning(strange)
     template = replace(template, name=request.name, data=data)
     _stages.info("counting the text, training a tokenizer on a sample of it")
     sized = size_recipe(template, float(options.minutes), threads=threads)

@@ -153,6 +153,8 @@ def as_list(value: Texts) -> list[str]:
             "(the text of a file: Path(…).read_text())"
         )
     texts = list(value)
+    if not texts:
+        _refuse_used_up(value)
     for index, text in enumerate(texts):
         if not isinstance(text, str):
             raise InputError(f"text {index + 1} is {text!r:.60}, {type_of(text)}; give strings")
@@ -163,6 +165,15 @@ def _refuse_frames(value: object) -> None:
     """Raises for a data frame, which would yield the names of its columns."""
     if hasattr(value, "itertuples") or hasattr(value, "iter_rows"):
         raise InputError("this is a data frame; give one of its columns, such as frame['text']")
+
+
+def _refuse_used_up(value: object) -> None:
+    """Raises for a generator that had no texts: an earlier call has probably read them."""
+    if isinstance(value, Iterator):
+        raise InputError(
+            "the generator gave no texts; it can be read only once: give a list, such as "
+            "list(generator)"
+        )
 
 
 def given_lines(name: str, lines_given: LinesGiven | None, what: str) -> list[str]:
@@ -177,6 +188,8 @@ def given_lines(name: str, lines_given: LinesGiven | None, what: str) -> list[st
                 f"{name}={lines_given!r:.60} must be a path or a list of lines; give one of them"
             )
         lines = list(lines_given)
+        if not lines:
+            _refuse_used_up(lines_given)
         for number, line in enumerate(lines, 1):
             if not isinstance(line, str):
                 raise InputError(f"{name}: line {number} is {line!r:.60}; give strings")

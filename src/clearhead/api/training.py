@@ -11,7 +11,7 @@ import torch
 from clearhead.api.keywords import takes
 from clearhead.api.own_parts import PartGiven, own_parts
 from clearhead.api.paths import PREPARED, RUNS
-from clearhead.api.preparing import is_prepared, prepare
+from clearhead.api.preparing import is_prepared, prepare, refuse_run_or_model
 from clearhead.api.recipes import RecipeGiven, as_recipe
 from clearhead.api.trained_run import TrainedRun
 from clearhead.config import Recipe, recipe_toml
@@ -137,6 +137,7 @@ def _open_data(
     """Return the recipe with the settings with which its data were prepared, the data, and a note
     about settings that are not the recipe's own."""
     path = as_path("prepared", folder, PREPARED / recipe.name)
+    refuse_run_or_model(path, "prepared", recipe.name)
     if not is_prepared(path):
         launched = torchrun()
         if launched is not None and launched.world > 1:

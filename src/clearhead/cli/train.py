@@ -24,6 +24,11 @@ from clearhead.training.report import Listener
 from clearhead.training.signals import STOPPED
 
 CALLS = train
+INSTEAD = dict.fromkeys(
+    ("--resume", "--resume-from", "--continue"),
+    "the same command resumes by itself; leave it out",
+)
+"""Options of other software that people expect here, and what to do instead."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

@@ -7,7 +7,7 @@ from fractions import Fraction
 from typing import Literal, get_args
 
 from clearhead.config.checks import check_at_least, check_between, check_choices, check_labels
-from clearhead.errors import ConfigError, nearest
+from clearhead.errors import ConfigError, nearest, setting
 
 Task = Literal["pairs", "language-model", "masked-lm", "classification"]
 Format = Literal["text", "parallel", "labelled", "tsv", "csv", "json", "jsonl", "parquet", "tmx"]
@@ -268,7 +268,15 @@ class DataConfig:
             rule = "must be a number with tokenizer='bpe'"
             raise ConfigError("vocab_size", self.vocab_size, rule, "try vocab_size=8000")
         if self.vocab_size is not None:
-            lowest = N_BYTES + len(self.control_tokens)
+            special = len(self.control_tokens)
+            lowest = N_BYTES + special
+            if isinstance(self.vocab_size, int) and self.vocab_size < lowest:
+                rule = (
+                    f"must be a whole number of at least {lowest} ({N_BYTES} bytes and {special} "
+                    "special tokens)"
+                )
+                remedy = f"try {setting('vocab_size', max(4000, 2 * lowest))}"
+                raise ConfigError("vocab_size", self.vocab_size, rule, remedy)
             check_between("vocab_size", self.vocab_size, lowest, MOST_TOKENS)
 
     @property

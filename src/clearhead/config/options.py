@@ -238,7 +238,8 @@ class SeeOptions:
     """How the text on the page of `clearhead see` is generated."""
 
     target: str | None = None
-    """Show the model this translation instead of its own."""
+    """Show the model this translation instead of its own; for a decoder, which only continues the
+    text, this continuation."""
     beam: int | None = None
     """Width of the beam search; not given: 4 for an encoder-decoder, 1, which is greedy, for a
     decoder."""

@@ -66,8 +66,10 @@ class Opened:
     def classifier(self) -> tuple[MaskedLM | Classifier, Labels]:
         """Return the model and its labels. Raises if it is not a classifier."""
         if not isinstance(self.model, MaskedLM | Classifier) or self.labels is None:
+            is_encoder = isinstance(self.model, MaskedLM | Classifier)
+            own = "" if is_encoder else f"{self._verb}. To classify, "
             raise ClearheadError(
-                "this model has no labels, and cannot classify; train one that can "
+                f"this model has no labels, and cannot classify; {own}train one that can "
                 f"({function('recipe_for')} makes a recipe from a file of texts for each label)"
             )
         return self.model, self.labels

@@ -2,6 +2,8 @@
 absent."""
 
 import json
+import re
+import shlex
 import stat
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -17,6 +19,25 @@ a million tokens fits."""
 MAX_CONFIG_BYTES = 4 * 2**20
 """The largest size of a config.json, a file of labels and similar files: the names of 20,000
 classes fit."""
+
+
+def refuse_address(folder: Path) -> None:
+    """Raises for the address of a model on the Internet, in which a path has lost a slash."""
+    address = re.fullmatch(r"https?:/+([^/]+)/(?:([^/]+(?:/[^/]+)?)(?:/.*)?)?", str(folder))
+    if address is None:
+        return
+    host, name = address.groups()
+    if name is None or host.removeprefix("www.") not in ("huggingface.co", "hf.co"):
+        raise FolderError(
+            f"{host} is an address, and addresses are not downloaded; download the folder first, "
+            "and name it here"
+        )
+    name = name.removesuffix("/tree").removesuffix("/blob").removesuffix("/resolve")
+    own = name.rpartition("/")[2]
+    raise FolderError(
+        f"https://{host}/{name} is an address, and addresses are not downloaded; run first: hf "
+        f"download {shlex.quote(name)} --local-dir {shlex.quote(own)}; then name the folder {own}"
+    )
 
 
 def regular_file(folder: Path, name: str) -> Path:

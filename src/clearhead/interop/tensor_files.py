@@ -115,12 +115,8 @@ def _shard_index(folder: Path) -> dict[str, str]:
         return {}
     if not has_file(folder, INDEX):
         pickled = any(folder.glob("*.bin")) or any(folder.glob("*.pt*"))
-        remedy = (
-            "its weights are pickled, and a pickle can run any code: ask for safetensors, or let "
-            "software that you trust convert them"
-            if pickled
-            else "is it a model folder?"
-        )
+        remedy = f"its weights are pickled, {_to_convert(folder)}"
+        remedy = remedy if pickled else "is it a model folder?"
         raise FolderError(f"{folder} has no {WHOLE}; {remedy}")
     index = read_json(folder, INDEX, most=MAX_JSON_BYTES).get("weight_map")
     if not isinstance(index, dict) or not index:
@@ -132,6 +128,22 @@ def _shard_index(folder: Path) -> dict[str, str]:
             rule = "a shard is a .safetensors file in the same folder"
             raise FolderError(f"{folder / INDEX} sends {name!r} to {file!r}; {rule}")
     return index
+
+
+def _to_convert(folder: Path) -> str:
+    """Say how to write pickled weights as safetensors."""
+    try:
+        architectures = read_json(folder, "config.json").get("architectures")
+    except FolderError:
+        architectures = None
+    name = architectures[0] if isinstance(architectures, list) and architectures else None
+    known = isinstance(name, str) and name.isidentifier() and name.isascii()
+    kind = name if known else "AutoModel"
+    return (
+        "and a pickle can run any code: ask for safetensors, or, if you trust the file, write them "
+        f"with transformers: from transformers import {kind}; "
+        f"{kind}.from_pretrained({str(folder)!r}).save_pretrained({str(folder)!r})"
+    )
 
 
 class Piece(NamedTuple):

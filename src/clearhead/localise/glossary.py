@@ -169,8 +169,7 @@ def read_glossary(path: Path) -> Glossary:
             if number == 1 and tuple(field.strip().lower() for field in row) in HEADERS:
                 continue
             if len(row) != 2:
-                what = f"{path}, row {number}: {len(row)} columns"
-                raise DataError(f"{what}; write a term and its translation, separated by a comma")
+                raise DataError(f"{path}: row {number} {_wrong_columns(row)}")
             source, target = (field.strip() for field in row)
             if wrong := wrong_in(source, target):
                 raise DataError(
@@ -185,6 +184,19 @@ def read_glossary(path: Path) -> Glossary:
     if not terms:
         raise DataError(f"{path} has no terms; write a term and its translation in each line")
     return Glossary(terms)
+
+
+def _wrong_columns(row: Sequence[str]) -> str:
+    """Say what is wrong with a row that is not a term and its translation."""
+    if len(row) > 2:
+        return (
+            f"has {len(row)} columns; write a term and its translation, and put a text with a "
+            'comma in quotes: "so, it is"'
+        )
+    for separator, name in {"\t": "a tab", ";": "a semicolon", "|": "a bar"}.items():
+        if separator in row[0]:
+            return f"is separated by {name}; use a comma: term,translation"
+    return "has no comma; write a term and its translation, separated by a comma"
 
 
 def as_glossary(glossary: Mapping[str, str] | str | Path | None) -> Glossary | None:

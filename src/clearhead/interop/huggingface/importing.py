@@ -7,7 +7,7 @@ from pathlib import Path
 
 from clearhead.config import ModelConfig
 from clearhead.errors import FolderError
-from clearhead.interop.folders import read_json, whole_or_absent
+from clearhead.interop.folders import read_json, refuse_address, whole_or_absent
 from clearhead.interop.huggingface.families import family_of
 from clearhead.interop.huggingface.own_ids import with_own_ids
 from clearhead.interop.huggingface.rules import HuggingFaceTensors
@@ -35,6 +35,7 @@ _log = logging.getLogger(__name__)
 def import_model(folder: Path, out: Path, *, max_shard_bytes: int = MAX_SHARD_BYTES) -> Description:
     """Write a model folder that computes what the Hugging Face folder computes. Weights keep their
     dtype, and only one shard is in memory at a time."""
+    refuse_address(folder)
     if not folder.is_dir():
         wrong = "is a file" if folder.exists() else "is not there"
         raise FolderError(
