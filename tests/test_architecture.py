@@ -243,7 +243,7 @@ def test_a_planted_circle_is_found():
 
 
 FLAG = re.compile(r"(?:^|[\s(`'\"])--[a-z]")
-OTHER_PROGRAMS = re.compile(r"torchrun|zstd|^--(always|dirty|abbrev=12|error-unmatch)$")
+OTHER_PROGRAMS = re.compile(r"torchrun|zstd|local-dir|^--(always|dirty|abbrev=12|error-unmatch)$")
 SPEAK_OF_FLAGS = ("cli/", "course/", "doctor/")
 """The command line; the exercises, which are run by it; and the doctor, which has its own."""
 

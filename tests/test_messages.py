@@ -3,18 +3,26 @@
 import json
 import random
 import shutil
+import socket
 import subprocess
 import tarfile
 from pathlib import Path
 
 import pytest
+import torch
 
 import clearhead as ch
 from clearhead.api.languages import warn_of_other_language
 from clearhead.cli import main
 from clearhead.config import DataConfig
 from clearhead.errors import ClearheadError, DataError, InputError
-from clearhead.intake.cleaning import find_defects
+from clearhead.intake.cleaning import (
+    DefectiveDocument,
+    Defects,
+    describe_defects,
+    find_defects,
+)
+from clearhead.intake.invalid_input import Place
 from clearhead.intake.out_of_step import find_shift, place_of_departure
 from clearhead.intake.strange_text import strange_in
 
@@ -269,6 +277,107 @@ def test_the_target_of_a_decoder_is_called_its_continuation(caplog: pytest.LogCa
     assert not caplog.text
 
 
+def test_a_port_in_use_is_called_so(said):
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = str(taken.getsockname()[1])
+        message = said("play", "copy-task", "--port", port)
+    assert f"port {port} is in use by another program; --port 0 takes a free port" in message
+
+
+MODELS = """
+import torch
+from torch import nn
+
+class Decoder(nn.Module):
+    def __init__(self, n):
+        super().__init__()
+        self.table, self.out = nn.Embedding(n, 8), nn.Linear(8, n)
+    def forward(self, tokens):
+        return self.out(self.table(tokens).cumsum(1))
+
+class Nothing(Decoder):
+    def forward(self, tokens):
+        return None
+
+class Floats(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.layers = nn.Sequential(nn.Linear(8, 16), nn.ReLU(), nn.Linear(16, 5))
+    def forward(self, x):
+        return self.layers(x)
+
+def of_50(): return Decoder(50)
+def of_60(): return Decoder(60)
+def nothing(): return Nothing(50)
+def imports():
+    import missing_too.inner
+"""
+
+
+def test_the_doctor_names_what_is_wrong_with_the_question(said):
+    write("own.py", MODELS)
+    write("needs.py", "import flash_attn_of_nobody.layers\n")
+    message = said("doctor", "needs.py:build")
+    assert message.endswith("; install flash_attn_of_nobody into this Python\n")
+    assert said("doctor", "own.py:imports").endswith("; install missing_too into this Python\n")
+    floats = "the first layer is Linear and takes floats, not token ids; give a model with an emb"
+    assert floats in said("doctor", "own.py:Floats", "--kind", "encoder")
+    with pytest.raises(ClearheadError, match=r"^the first layer is Linear and takes floats"):
+        ch.examine("own.py:Floats", kind="decoder", vocab_size=8)
+    with pytest.raises(ClearheadError, match=r"^the model takes one input \(tokens\), and an enco"):
+        ch.examine("own.py:nothing", kind="encoder-decoder")
+
+
+def test_vocabularies_that_differ_are_named(said):
+    write("own.py", MODELS)
+    report = ch.diff("own.py:of_50", "own.py:of_60", kind="decoder")
+    assert report.vocabularies == (50, 60)
+    assert "50 and 60 tokens; build both models with the same number" in str(report)
+    with pytest.raises(ClearheadError, match=r"vocabulary of 50 tokens and the port one of 60, so"):
+        ch.diff("own.py:of_50", "own.py:of_60", torch.tensor([[1, 2, 3, 4, 55]]))
+
+
+@pytest.mark.parametrize(
+    ("name", "list_name", "key"),
+    [("chat.jsonl", "messages", "content"), ("chat.json", "conversations", "value")],
+)
+def test_messages_of_conversations_become_text(name: str, list_name: str, key: str, said):
+    records = [
+        {"id": f"number {n}", list_name: [{"role": "user", key: f"Hi {n}"}, {key: f"Ho {n}"}]}
+        for n in range(9)
+    ]
+    lines = "\n".join(map(json.dumps, records))
+    write(name, lines if name.endswith("l") else json.dumps(records))
+    message = said("new", "mine", "--table", name)
+    assert f"the field {list_name!r} holds the messages of a conversation" in message
+    if shutil.which("jq"):
+        command = message.split("one below the other: ")[1].strip().split(";")[0]
+        subprocess.run(command, shell=True, check=True)
+        (made,) = Path().glob("*messages*.txt")
+        assert made.read_text(encoding="utf-8").splitlines()[:3] == ["Hi 0", "Ho 0", "Hi 1"]
+
+
+def test_many_swapped_rows_are_said_to_be_worth_swapping_back():
+    place = Place(Path("x.tsv"), 1)
+    findings = [DefectiveDocument("swapped", "", place, ("a", "b"))] * 46
+    text = " ".join(" ".join(describe_defects(Defects(findings, 100))).split())
+    assert "half of the rows have changed sides: swap them back" in text
+    text = " ".join(describe_defects(Defects(findings, 150)))
+    assert "31% of the rows have changed sides: swap them back" in text
+    assert "swap them back" not in " ".join(describe_defects(Defects(findings, 1000)))
+
+
+def test_a_folder_of_pdf_files_is_named_as_it_was_given(said):
+    write("full/a.txt", "A line.\n" * 50)
+    write("nested/deep/x.pdf", b"%PDF-1.7")
+    message = said("new", "mine", "--source", "full", "--target", "nested")
+    assert message.startswith("clearhead: --target: ") and "data.train" not in message
+    assert "a PDF is not text; convert it first: pdftotext " in message
+    assert message.endswith("/nested/deep/x.pdf\n")
+    message = said("new", "mine", "--text", "nested")
+    assert "a PDF is not text" in message and "data.train" not in message
+
+
 def test_a_folder_of_another_ending_says_which(said):
     for n in range(3):
         write(f"notes/{n}.md", "text\n")
@@ -373,6 +482,14 @@ def test_a_nested_file_of_translations_is_said_to_be_one(said):
         (
             ["train", "copy-task", "--data.vocab_size", "20"],
             "at least 259 (256 bytes and 3 special tokens); try data.vocab_size=4000",
+        ),
+        (["plan", "llama-3-8b"], "--tokens is missing: a preset has no recipe"),
+        (["plan", "llama-3-8b", "--utilisation", "40"], "did you mean --utilisation 0.4?"),
+        (["plan", "gpt2", "--kind", "RTX5090"], "there is no accelerator 'RTX5090'; "),
+        (["plan", "gpt2", "--kind", "h100"], "did you mean --kind H100? The table has "),
+        (
+            ["play", "copy-task", "--host", "256.0.0.1"],
+            "--host 256.0.0.1 must be an address of this machine; try --host 127.0.0.1",
         ),
         (["classify", "copy-task"], "a translator is used with: clearhead translate …"),
         (["classify", "shakespeare-char"], "a language model is used with: clearhead generate …"),

@@ -126,7 +126,7 @@ def test_a_batch_that_the_ranks_cannot_share_is_refused_with_one_that_they_can()
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"kind": "H10"}, "there is no accelerator 'H10'; did you mean"),
+        ({"kind": "H10"}, "there is no accelerator 'H10'; did you mean kind='H100'"),
         ({"gpus": 0}, "gpus=0 must be at least 1"),
         ({"length": 0}, "length=0 must be at least 1"),
         ({"batch_tokens": 0}, "batch_tokens=0 must be at least 1"),
@@ -135,7 +135,7 @@ def test_a_batch_that_the_ranks_cannot_share_is_refused_with_one_that_they_can()
             "gpu_hours_per_failure=1e-06 leaves 0.0009 s between two failures",
         ),
         ({"tokens": float("nan")}, "tokens=nan must be above 0"),
-        ({"tokens": None}, "tokens=None is needed to plan a preset"),
+        ({"tokens": None}, "tokens= is missing: a preset"),
         ({"utilisation": 1.5}, "utilisation=1.5 must be above 0 and at most 1"),
     ],
 )

@@ -96,6 +96,7 @@ READERS = {
     "interop/model_folder.py:read_description": "model folder: config.json",
     "interop/tensor_files.py:TensorFiles._open": "model folder: model.safetensors",
     "interop/tensor_files.py:_shard_index": "model folder",
+    "interop/tensor_files.py:_to_convert": "model folder: config.json",
     "interop/tokenizer_file.py:copy_tokenizer": "tokenizer.json",
     "interop/tokenizer_file.py:open_tokenizer": "tokenizer.json",
     "interop/onnx/certificate.py:_tokenizer_faults": OWN,

@@ -13,6 +13,7 @@ from clearhead.errors import InputError, nearest, type_of
 from clearhead.models import PRESETS, preset
 from clearhead.scale import Assumptions, ClusterPlan
 from clearhead.scale import plan as cluster_plan
+from clearhead.scale.accelerators import accelerator
 
 
 @takes(PlanOptions)
@@ -54,6 +55,7 @@ def plan(
         batch_tokens=batch_tokens,
         utilisation=utilisation,
     )
+    accelerator(options.kind)  # an unknown kind is named before anything else
     return cluster_plan(
         _found(what),
         name=name or (what if isinstance(what, str) else "model"),

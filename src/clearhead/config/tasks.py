@@ -13,8 +13,9 @@ from clearhead.config.checks import (
     check_choices,
     check_number,
     check_whole,
+    share_remedy,
 )
-from clearhead.errors import ConfigError
+from clearhead.errors import ConfigError, setting
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -112,8 +113,17 @@ class PlanOptions:
             value = getattr(self, name)
             if value is not None and not (name == "utilisation" and isinstance(value, str)):
                 check_number(name, value)
+        if isinstance(self.utilisation, int | float):
+            check_utilisation(self.utilisation)
         if self.batch_tokens is not None and self.batch_tokens < 1:
             raise ConfigError("batch_tokens", self.batch_tokens, "must be at least 1", "try 8192")
+
+
+def check_utilisation(share: float) -> None:
+    """Raises unless this is a share of the peak; 40 was probably meant as 40%."""
+    if not 0 < share <= 1:
+        remedy = share_remedy("utilisation", share, f"try {setting('utilisation', 0.4)}")
+        raise ConfigError("utilisation", share, "must be above 0 and at most 1", remedy)
 
 
 @dataclass(frozen=True, kw_only=True)

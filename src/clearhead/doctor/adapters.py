@@ -4,8 +4,9 @@ tried as well."""
 import inspect
 
 import torch
+from torch import nn
 
-from .calling import LABELS, METHODS, PLACES, SOURCES, TARGETS, is_segments
+from .calling import LABELS, METHODS, PLACES, SOURCES, TARGETS, Signature, is_segments
 from .calls import CallInputs
 from .form import CALL_ERRORS, arguments_of, has_forward
 from .masks import is_mask
@@ -20,7 +21,7 @@ def adapter_text(patient: Patient, problems: dict[str, str], language: Language)
     tried = "\n".join(f"  {shown}\n    {error}" for shown, error in problems.items())
     call = _call(patient)
     roles = [role for role in ("real", "source_real") if f"=inputs.{role}" in call]
-    return error_text(
+    return _first_of_all(patient, language) + error_text(
         "unknown",
         language,
         signature=f"forward({', '.join(arguments_of(model))})",
@@ -31,6 +32,27 @@ def adapter_text(patient: Patient, problems: dict[str, str], language: Language)
         outcome=_outcome(patient, call),
         vocab_size=patient.vocab_size,
     )
+
+
+def _first_of_all(patient: Patient, language: Language) -> str:
+    """Say what is probably wrong with the question itself, before what was tried."""
+    if layer := layer_for_floats(patient.model):
+        return error_text("floats", language, layer=layer) + "\n"
+    signature = Signature.of(patient)
+    if patient.kind == "encoder-decoder" and signature.arguments and len(signature.sequences) < 2:
+        return error_text("one_input", language, argument=signature.first) + "\n"
+    return ""
+
+
+def layer_for_floats(model: nn.Module) -> str:
+    """Return the kind of the first layer if it computes with numbers, not with token ids: the model
+    has no table, and begins with a matrix or a convolution. Empty if it does not."""
+    if any(isinstance(module, nn.Embedding | nn.EmbeddingBag) for module in model.modules()):
+        return ""
+    layers = (module for module in model.modules() if next(module.children(), None) is None)
+    first = next((m for m in layers if next(m.parameters(recurse=False), None) is not None), None)
+    kinds = (nn.Linear, nn.Conv1d, nn.Conv2d)
+    return next((kind.__name__ for kind in kinds if isinstance(first, kind)), "")
 
 
 def _call(patient: Patient) -> str:

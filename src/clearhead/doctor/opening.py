@@ -59,7 +59,8 @@ def open_file(model: str | Path, language: Language) -> OpenedModel:
         module = run_file(file)
     except FileError as error:
         key = "not_imported_line" if error.line else "not_imported"
-        raise problem(key, line=error.line, reason=error.reason) from error
+        reason = error.reason + _hint(error.__cause__, language)
+        raise problem(key, line=error.line, reason=reason) from error
     named = getattr(module, name, None)
     if named is None:
         models = [key for key, value in vars(module).items() if _may_build(key, value)]
@@ -96,7 +97,9 @@ def _as_calls(calls: object) -> Calls | None:
     return Calls(**{field.name: getattr(calls, field.name) for field in fields(Calls)})
 
 
-def _hint(error: Exception, language: Language) -> str:
+def _hint(error: BaseException | None, language: Language) -> str:
+    if isinstance(error, ModuleNotFoundError) and error.name:
+        return error_text("needs_module", language, module=error.name.partition(".")[0])
     if isinstance(error, TypeError) and "required" in str(error):
         return error_text("needs_arguments", language)
     if "CUDA" in str(error) or "NVIDIA" in str(error):

@@ -12,7 +12,7 @@ import torch
 from torch import nn
 
 from . import abilities
-from .adapters import adapter_text
+from .adapters import adapter_text, layer_for_floats
 from .attention_trace import trace_attention
 from .calling import forms
 from .calls import CallInputs, Calls
@@ -198,6 +198,8 @@ def _vocab_sizes(model: nn.Module, language: Language) -> list[int]:
         return [known]
     tables = _tables(model)
     if not tables:
+        if layer := layer_for_floats(model):
+            raise RecognitionError(error_text("floats", language, layer=layer))
         raise RecognitionError(error_text("no_vocabulary", language))
     return tables
 

@@ -28,6 +28,7 @@ REPORT = "removed.tsv"
 N_SAMPLE = 3000  # documents in which languages and lengths are learnt
 ABSURD = math.log(3)  # of the usual ratio of lengths, at least
 SPREADS = 5  # and so many times the usual spread of its logarithm
+MANY_SWAPPED = 0.2  # of the documents: more are no accident, and worth swapping back
 SMOOTHING = 2  # characters: "Hi." and "嗨。" differ by less than their lengths say
 
 MEANINGS: dict[Defect, str] = {
@@ -275,6 +276,15 @@ def describe_defects(defects: Defects, n_samples: int = 2, width: int = 80) -> l
             'pip install "clearhead[corpus]").'
         )
     lines = textwrap.wrap(summary, width)
+    n_swapped = defects.counts.get("swapped", 0)
+    if n_swapped >= MANY_SWAPPED * max(1, defects.documents):
+        share = n_swapped / defects.documents
+        how_many = "half" if 0.4 <= share <= 0.6 else f"{share:.0%}"
+        note = (
+            f"  {how_many} of the rows have changed sides: swap them back; removing them would lose"
+            f" {n_swapped:,} good pairs"
+        )
+        lines += textwrap.wrap(note, width, subsequent_indent="  ")
     for kind in defects.counts:
         lines.append(f"  {kind}: {MEANINGS[kind]}")
         for finding in defects.of(kind)[:n_samples]:

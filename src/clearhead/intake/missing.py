@@ -2,6 +2,7 @@
 
 import os
 import re
+import shlex
 from collections import Counter
 from pathlib import Path
 
@@ -57,4 +58,10 @@ def other_endings(folder: Path, names: list[str]) -> str:
         return "check the path"
     ending, n = endings.most_common(1)[0]
     files = "file that ends" if n == 1 else "files that end"
+    if ending == ".pdf":
+        first = next(name for name in names if name.lower().endswith(ending))
+        return (
+            f"it holds {n:,} {files} in .pdf: a PDF is not text; convert it first: pdftotext "
+            f"{shlex.quote(str(folder / first))}"
+        )
     return f"it holds {n:,} {files} in {ending}: if that is text, name them: {folder}/*{ending}"

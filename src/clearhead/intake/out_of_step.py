@@ -17,7 +17,7 @@ FEWEST_SHIFTED = 20
 """In fewer lines, lengths may fit those of their neighbours by chance."""
 _ALIKE = 0.5
 """How well the lengths of translations correlate, at least; in real corpora, 0.8 or more."""
-Numbers = npt.NDArray[np.float64]
+LineLengths = npt.NDArray[np.float64]
 
 
 class Shift(NamedTuple):
@@ -65,14 +65,14 @@ def find_shift(source: Sequence[str], target: Sequence[str]) -> Shift | None:
     return max(shifts, key=lambda shift: shift.stop - shift.start, default=None)
 
 
-def _correlation(one: Numbers, other: Numbers) -> float:
+def _correlation(one: LineLengths, other: LineLengths) -> float:
     """Return Pearson's correlation; 0 if one of the lengths is always the same."""
     if min(np.ptp(one), np.ptp(other)) == 0:
         return 0.0
     return float(np.clip(np.corrcoef(one, other)[0, 1], -0.999, 0.999))
 
 
-def _lengths(texts: Sequence[str]) -> Numbers:
+def _lengths(texts: Sequence[str]) -> LineLengths:
     return np.log([length_in_letters(text) + 2 for text in texts])
 
 

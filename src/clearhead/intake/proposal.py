@@ -15,7 +15,7 @@ from clearhead.errors import DataError, own_text, setting
 from clearhead.intake.languages import length_in_letters
 from clearhead.intake.other_formats import refuse_other_formats
 from clearhead.intake.recognise import HEAD, check_head, check_text, refuse_office, rewriting
-from clearhead.intake.table_rows import N_ROWS, Row, has_quoted_cells, rows_of
+from clearhead.intake.table_rows import N_ROWS, Row, has_quoted_cells, refuse_messages, rows_of
 from clearhead.intake.tables import Columns, in_language
 from clearhead.intake.unpack import COMPRESSIONS, OpenedFile, open_bytes
 
@@ -123,6 +123,8 @@ def _read_sample(path: Path, columns: tuple[int | str, ...]) -> _Sample:
         rows = list(islice(rows_of(file, kind, columns), N_ROWS))
     if not rows:
         raise _nothing_in(path, kind)
+    if kind in ("json", "jsonl"):
+        refuse_messages(path, kind)
     if not any(rows):
         raise DataError(
             f"{path}: no record has a field that is one text; lists (of messages, of sentences) "

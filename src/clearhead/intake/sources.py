@@ -95,7 +95,7 @@ def _expand(pattern: str, split: str, kind: str) -> list[Path]:
         matches = [p for p in files if p.name.lower().endswith(suffixes)]
         missing = f"holds no file that ends in {', '.join(suffixes)}"
         if files and remedy == "check the path":
-            remedy = other_endings(path, [file.name for file in files])
+            remedy = other_endings(path, [str(file.relative_to(path)) for file in files])
     else:
         anchor = Path(path.anchor)
         matches = [p for p in anchor.glob(str(path.relative_to(anchor))) if p.is_file()]

@@ -7,14 +7,14 @@ from pathlib import Path
 from typing import Any
 
 from clearhead.config.data import DataConfig
-from clearhead.errors import DataError
+from clearhead.errors import DataError, setting, with_marks
 from clearhead.files import sha256_of
 from clearhead.intake.formats import count_lines
 from clearhead.intake.invalid_input import why_nothing
 from clearhead.intake.missing import no_such_file
 from clearhead.intake.out_of_step import MOST_LINES, REMEDY, describe_departure
 from clearhead.intake.sources import Cursor, Reader, find_inputs
-from clearhead.intake.unpack import open_bytes
+from clearhead.intake.unpack import Input, open_bytes
 
 LONGEST_HEAD = 100_000
 """Bytes of the longest text that are kept."""
@@ -52,7 +52,7 @@ def check_files(config: DataConfig) -> None:
     for path in map(Path, config.train):
         if not (path.is_file() or path.is_dir()):
             raise no_such_file(path)
-    for input_files in find_inputs(config, "train"):
+    for input_files in _find_inputs(config):
         counts: list[int] = []
         for path in input_files.paths:
             with ExitStack() as stack:
@@ -71,6 +71,26 @@ def check_files(config: DataConfig) -> None:
                 f"{source} has {counts[0]:,} lines and {target} {counts[1]:,}, and line n of one "
                 f"must belong to line n of the other; {_departure(source, target, counts)}"
             )
+
+
+def _find_inputs(config: DataConfig) -> list[Input]:
+    """Find the training files. There is no recipe yet, so an error names no key of it; of two
+    files, it names the one that is wrong as the user gave it."""
+    if config.format == "parallel":
+        for side, path in zip(("source", "target"), config.train):
+            one = replace(config, task="language-model", format="text", train=(path,), columns=())
+            _naming(f"{setting(side)}: ", one)
+    return _naming("", config)
+
+
+def _naming(side: str, config: DataConfig) -> list[Input]:
+    try:
+        return find_inputs(config, "train")
+    except DataError as error:
+        found = with_marks(error.message)
+        if not found.startswith("data.train: "):
+            raise
+        raise DataError(side + found.removeprefix("data.train: ")) from None
 
 
 def _departure(source: Path, target: Path, counts: list[int]) -> str:

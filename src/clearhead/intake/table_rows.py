@@ -190,6 +190,30 @@ def _refuse_one_object(path: Path, value: dict[str, Any]) -> None:
         )
 
 
+def refuse_messages(path: Path, kind: Format) -> None:
+    """Raises if each record holds the messages of a conversation, as OpenAI's and others' files for
+    fine-tuning do: a list of objects cannot be a column."""
+    with ExitStack() as stack:
+        file = open_bytes(path, stack)
+        try:
+            first = next(read_values(file)) if kind == "json" else json.loads(next(_lines(file)))
+        except (StopIteration, ValueError, RecursionError, DataError):
+            return  # whoever reads the rows says what is wrong
+    for name, messages in first.items() if isinstance(first, dict) else ():
+        one = messages[0] if isinstance(messages, list) and messages else None
+        content = next(
+            (key for key in ("content", "value") if isinstance(one, dict) and key in one), ""
+        )
+        if content and not isinstance(one[content], list | dict):
+            each = ".[]" if kind == "json" else "."
+            each += f"[{json.dumps(name)}][].{content} | strings"
+            made = rewriting(path, f"jq -r {shlex.quote(each)}", "messages", ".txt")
+            raise DataError(
+                f"{path}: the field {name!r} holds the messages of a conversation, a list that "
+                f"cannot be a column; write them as text, one below the other: {made}"
+            )
+
+
 def _has_only_texts(value: dict[str, Any]) -> bool:
     return all(
         _has_only_texts(inner) if isinstance(inner, dict) else isinstance(inner, str)

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
-from clearhead.errors import ClearheadError, nearest
+from clearhead.errors import ClearheadError, closest, setting
 
 TABLE = Path(__file__).with_name("accelerators.toml")
 
@@ -40,5 +40,10 @@ def accelerators() -> dict[str, Accelerator]:
 def accelerator(name: str) -> Accelerator:
     """Return a row of the table. Raises with the nearest name if there is none."""
     if name not in accelerators():
-        raise ClearheadError(f"there is no accelerator {name!r}; {nearest(name, accelerators())}")
+        close = closest(name.upper(), accelerators())
+        meant = f"did you mean {setting('kind', close)}? " if close else ""
+        raise ClearheadError(
+            f"{setting('kind', name)}: there is no accelerator {name!r}; {meant}The table has "
+            f"{', '.join(accelerators())}"
+        )
     return accelerators()[name]

@@ -5,8 +5,8 @@ import math
 from dataclasses import dataclass, replace
 
 from clearhead.config import ModelConfig, Recipe, TrainConfig
-from clearhead.config.tasks import Assumptions
-from clearhead.errors import ClearheadError, ConfigError, Verbatim, setting
+from clearhead.config.tasks import Assumptions, check_utilisation
+from clearhead.errors import ClearheadError, ConfigError, InputError, Verbatim, setting
 from clearhead.scale.accelerators import Accelerator, accelerator
 from clearhead.scale.failures import best_interval, goodput
 from clearhead.scale.figures import Figure, assumed, computed, measured
@@ -60,8 +60,10 @@ def plan(
     length = own_length if length is None else length
     batch = own_batch if batch_tokens is None else batch_tokens
     if tokens is None and isinstance(what, ModelConfig):
-        rule = "is needed to plan a preset, which has no recipe that says how long it trains"
-        raise ConfigError("tokens", None, rule, f"try {setting('tokens', Verbatim('15e12'))}")
+        raise InputError(
+            f"{setting('tokens')} is missing: a preset has no recipe that says how long it trains; "
+            f"try {setting('tokens', Verbatim('15e12'))}"
+        )
     total = train.steps * batch if tokens is None else tokens
     _check_sizes(gpus, length, batch, total)
     used = _utilisation(utilisation, accelerators, train)
@@ -240,9 +242,7 @@ def _utilisation(
             includes_interruptions=False,
         )
     if isinstance(name, float | int):
-        if not 0 < name <= 1:
-            rule, remedy = "must be above 0 and at most 1", f"try {setting('utilisation', 0.4)}"
-            raise ConfigError("utilisation", name, rule, remedy)
+        check_utilisation(name)
         return Utilisation(
             name="given",
             convention="parameters",

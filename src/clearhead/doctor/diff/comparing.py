@@ -80,7 +80,8 @@ def diff(
         )
         _check_length(given, language)
         assumed = one.patient if kind is None and unstated(reference, port) else None
-        found = _walked(one, other, weights, seconds, language)
+        sizes = _vocabularies(one, other)
+        found = _walked(one, other, weights, seconds, language, sizes)
         padded = stepped = None
         if isinstance(given, CallInputs) and found.same and not found.departures:
             padded = _padded(one, other, given, seconds)
@@ -96,11 +97,28 @@ def diff(
         inputs=_described(given),
         assumed=None if assumed is None else (assumed.kind, assumed.recognised.get("call", "")),
         seconds=time.monotonic() - started,
+        vocabularies=sizes,
     )
 
 
+def _vocabularies(one: Program, other: Program) -> tuple[int, int] | None:
+    """Return the sizes of the two vocabularies if they differ: as recognised, or else those of the
+    largest tables."""
+    sizes: list[int] = []
+    for program in (one, other):
+        tables = [m.num_embeddings for m in program.model.modules() if isinstance(m, nn.Embedding)]
+        known = None if program.patient is None else program.patient.vocab_size
+        sizes.append(known or max(tables, default=0))
+    return (sizes[0], sizes[1]) if sizes[0] != sizes[1] and all(sizes) else None
+
+
 def _walked(
-    one: Program, other: Program, weights: CommonWeights, seconds: float, language: Language
+    one: Program,
+    other: Program,
+    weights: CommonWeights,
+    seconds: float,
+    language: Language,
+    vocabularies: tuple[int, int] | None,
 ) -> Walk:
     """Walk the forward pass. If the two models have no weights in common, search for no departures,
     because nothing that is computed with weights can be compared."""
@@ -110,6 +128,10 @@ def _walked(
         return walk(one, other, seconds=0.0)
     except CALL_ERRORS as error:
         reason = f"{type(error).__name__}: {error}"
+        if vocabularies is not None:
+            reference, port = vocabularies
+            facts = {"reference": reference, "port": port, "reason": reason}
+            raise RecognitionError(error_text("vocabularies", language, **facts)) from error
         raise RecognitionError(error_text("not_run", language, reason=reason)) from error
 
 

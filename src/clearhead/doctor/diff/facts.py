@@ -25,6 +25,8 @@ class PortFacts:
     """The kind of model and the call that were assumed, if neither model nor caller states the
     kind."""
     seconds: float
+    vocabularies: tuple[int, int] | None = None
+    """The sizes of the vocabularies of reference and port, if they differ."""
 
     @property
     def same(self) -> bool:

@@ -25,12 +25,17 @@ def word(key: str, language: Language) -> str:
 
 
 def assumption(report: "PortFacts", language: Language) -> dict[str, str]:
-    """Return the row of the heading that says as what the models were called, if the kind is stated
-    nowhere."""
-    if report.assumed is None:
-        return {}
-    kind, call = report.assumed
-    return {"assumed": word("not_given", language).format(kind=kind, call=call)}
+    """Return the rows of the heading that say as what the models were called, if the kind is stated
+    nowhere, and that their vocabularies differ."""
+    rows: dict[str, str] = {}
+    if report.vocabularies is not None:
+        reference, port = report.vocabularies
+        said = word("differ", language).format(reference=reference, port=port)
+        rows["vocabularies"] = said
+    if report.assumed is not None:
+        kind, call = report.assumed
+        rows["assumed"] = word("not_given", language).format(kind=kind, call=call)
+    return rows
 
 
 def error_text(key: str, language: Language, **facts: object) -> str:
