@@ -24,6 +24,7 @@ from clearhead.intake.cleaning import (
 )
 from clearhead.intake.invalid_input import Place
 from clearhead.intake.out_of_step import find_shift, place_of_departure
+from clearhead.intake.own_text import OwnText
 from clearhead.intake.strange_text import strange_in
 
 PO = '# German\n#, fuzzy\nmsgid ""\nmsgstr "Language: de\\n"\n\nmsgid "Open"\nmsgstr "Öffnen"\n'
@@ -483,6 +484,9 @@ def test_a_nested_file_of_translations_is_said_to_be_one(said):
             ["train", "copy-task", "--data.vocab_size", "20"],
             "at least 259 (256 bytes and 3 special tokens); try data.vocab_size=4000",
         ),
+        (["generate", "shakespeare-char", "--max-tokens", "9"], "did you mean '--max-new'?"),
+        (["translate", "copy-task", "--num-beams", "9"], "did you mean '--beam'?"),
+        (["translate", "tatoeba-zh-en"], "It translates the other way, en to zh"),
         (["plan", "llama-3-8b"], "--tokens is missing: a preset has no recipe"),
         (["plan", "llama-3-8b", "--utilisation", "40"], "did you mean --utilisation 0.4?"),
         (["plan", "gpt2", "--kind", "RTX5090"], "there is no accelerator 'RTX5090'; "),
@@ -631,6 +635,70 @@ def test_what_the_tokenizer_has_not_learnt_is_warned_of(caplog: pytest.LogCaptur
 def test_a_drawn_translation_is_said_to_be_drawn(caplog: pytest.LogCaptureFixture):
     ch.see("copy-task", "1 2 3", temperature=0.5)
     assert "temperature=0.5: the translation is drawn at random" in caplog.text
+
+
+def used_up():
+    """A generator that has no more texts."""
+    texts = iter([("1", "2")])
+    next(texts)
+    return texts
+
+
+def load(name: str):
+    return ch.load(name)
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda: ch.load("tatoeba-zh-en"), r"clearhead\.train\(recipe\) .* other way, en to zh"),
+        (lambda: load("copy-task").translate("1", "zh"), r"'zh' has no name: options are keywords"),
+        (lambda: load("shakespeare-char").generate("1", 5), r"are keywords, such as max_new=50"),
+        (lambda: ch.recipe_for("x", OwnText.pairs(used_up())), r"already used; give a list"),
+        (lambda: ch.recipe_for("x", OwnText.texts(used_up())), r"already used; give a list"),
+        (lambda: ch.recipe("copy-task", steps=9), r"write train=\{'steps': 9\}"),
+        (lambda: ch.recipe("copy-task", hidden_size=9), r"write model=\{'d_model': 9\}"),
+        (lambda: ch.recipe("copy-task", trian={}), r"no keyword 'trian'; did you mean 'train'"),
+        (lambda: OwnText.pairs(["a"], ["b"]), r"OwnText\.columns\(sources, targets\)"),
+        (
+            lambda: OwnText.texts("one long string"),
+            r"^texts is one string; write \[text\], or OwnText\.files\(path\)$",
+        ),
+        (lambda: OwnText.pairs("a"), r"^pairs is one string; write \[\(source, target\), …\]"),
+        (
+            lambda: load("shakespeare-char").translate("a"),
+            r"a language model is used with: model\.generate\(…\)$",
+        ),
+        (lambda: ch.export("copy-task", "web", "out"), r"write export\(model, 'out', to='web'\)"),
+        (lambda: ch.export("copy-task", "out", "onnx"), r"write export\(model, 'out', to='onnx'\)"),
+        (lambda: load("copy-task").translate("1", beam="4"), r"write beam=4, without quotes"),
+        (lambda: load("shakespeare-char").generate("1", max_new="4"), r"write max_new=4, without"),
+        (
+            lambda: ch.evaluate("copy-task", source=["1", "2"], reference=["1"]),
+            r"line 2 of the source has no partner",
+        ),
+    ],
+)
+def test_a_wrong_call_is_answered_with_the_right_one(call, message: str):
+    with pytest.raises(ClearheadError, match=message):
+        call()
+
+
+@pytest.mark.parametrize(
+    ("model", "method", "word", "option"),
+    [
+        ("shakespeare-char", "generate", "max_tokens", "max_new"),
+        ("shakespeare-char", "generate", "max_new_tokens", "max_new"),
+        ("shakespeare-char", "generate", "k", "top_k"),
+        ("copy-task", "translate", "num_beams", "beam"),
+        ("copy-task", "translations", "num_return_sequences", "n_best"),
+    ],
+)
+def test_options_of_other_software_are_answered_with_our_own(
+    model: str, method: str, word: str, option: str
+):
+    with pytest.raises(TypeError, match=f"no option '{word}'; did you mean '{option}'"):
+        getattr(ch.load(model), method)("1", **{word: 5})
 
 
 def test_python_calls_are_answered_with_the_method_or_the_keyword():

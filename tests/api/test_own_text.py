@@ -92,7 +92,7 @@ def test_a_text_can_be_read_again_and_a_generator_says_that_it_cannot():
     assert labelled.counts == {"fine": 1, "wet": 1}
     for once in (ch.OwnText.pairs(pair for pair in PAIRS), ch.OwnText.texts(iter("ab"))):
         assert once.rows is not None and len(list(once.rows)) > 1
-        with pytest.raises(ClearheadError, match=r"was read already; give a list, or make a new"):
+        with pytest.raises(ClearheadError, match=r"the generator was already used; give a list"):
             list(once.rows)
 
 
@@ -181,8 +181,8 @@ def test_text_that_has_changed_since_it_was_prepared_is_not_trained_on(here: Pat
         ({"pairs": PAIRS, "texts": ["x"]}, "give text= and no other"),
         ({"pairs": []}, "pairs is empty"),
         ({"texts": range(0)}, "texts is empty"),
-        ({"pairs": "a b"}, "is a str; give a list"),
-        ({"texts": "a text"}, "for files, OwnText.parallel_files"),
+        ({"pairs": "a b"}, "pairs is one string; write [(source, target)"),
+        ({"texts": "a text"}, "texts is one string; write [text], or OwnText.files(path)"),
         ({"pairs": 5}, "is an int; give a list"),
         ({"pairs": [("one",)]}, "pair 1 is"),
         ({"pairs": [("one", "two"), ("one", 2)]}, "pair 2 is"),

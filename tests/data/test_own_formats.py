@@ -735,8 +735,8 @@ def test_a_number_that_is_the_name_of_a_column_is_that_column(tmp_path: Path):
 
 
 def test_records_of_lists_alone_are_not_called_empty(tmp_path: Path):
-    chat = {"messages": [{"role": "user", "content": "Hello there"}]}
-    (tmp_path / "a.jsonl").write_text(f"{json.dumps(chat)}\n" * 5)
+    lists = {"lines": ["Hello there"], "turns": [{"by": "user"}]}
+    (tmp_path / "a.jsonl").write_text(f"{json.dumps(lists)}\n" * 5)
     with pytest.raises(DataError, match="no record has a field that is one text; lists"):
         propose(tmp_path / "a.jsonl")
 

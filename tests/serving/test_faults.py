@@ -181,7 +181,7 @@ def workers_of(supervisor: psutil.Process) -> list[psutil.Process]:
         (["nowhere"], "clearhead train RECIPE"),
         (["de-en=copy-task", "--log-level", "loud"], "choose from"),
         (["de-en=copy-task", "--api-keys", "nowhere"], "one key per line"),
-        (["de-en=copy-task", "--port", "99999"], "try --port 0"),
+        (["de-en=copy-task", "--port", "99999"], "--port 0 takes a free port"),
         (["de-en=copy-task", "--host", "256.0.0.1", "--port", "0"], "must be an address of this m"),
         (["de-en=copy-task", "--seconds", "0"], "must be at least 1"),
     ],

@@ -148,9 +148,10 @@ def _name(name: str, lines_given: Any) -> str:
 def _check_in_step(name: str, lines: Sequence[str], other_name: str, others: Sequence[str]) -> None:
     """Raises unless both texts have as many lines, with the place where they seem to part."""
     if len(lines) != len(others):
+        departure = describe_departure(lines, others, (name, other_name))
         raise DataError(
             f"{name} has {len(lines):,} lines and {other_name} {len(others):,}, and line n of one "
-            f"must belong to line n of the other; {describe_departure(lines, others)}"
+            f"must belong to line n of the other; {departure}"
         )
 
 

@@ -23,7 +23,8 @@ from clearhead.config.evaluate import (
     Split,
     TranslatorEvaluation,
 )
-from clearhead.errors import ClearheadError, ConfigError, InputError, nearest, setting
+from clearhead.config.usual_names import remedy_for_option
+from clearhead.errors import ClearheadError, ConfigError, InputError, setting
 from clearhead.models import Classifier, MaskedLM
 
 
@@ -114,7 +115,8 @@ def _options_and_texts(kind: _Kind, settings: Mapping[str, Any]) -> tuple[Any, d
     for another kind."""
     for name in settings:
         if name not in NAMES:
-            raise TypeError(f"evaluate has no option {name!r}; {nearest(name, NAMES)}")
+            remedy = remedy_for_option(name, [*NAMES])
+            raise TypeError(f"evaluate has no option {name!r}; {remedy}")
     options: dict[str, Any] = {}
     texts: dict[str, Any] = {}
     for name, value in settings.items():

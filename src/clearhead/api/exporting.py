@@ -5,7 +5,7 @@ import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, Never
 
 from clearhead.api.keywords import takes
 from clearhead.api.locating import locate
@@ -38,7 +38,7 @@ OWN_OPTIONS = {"precision": "onnx", "runtime": "web", "example": "web", "single_
 def export(
     model: TokenizedModel | Model | str | Path,
     out: str | Path,
-    *,
+    *more: Never,
     to: Software = "huggingface",
     check: bool = ExportOptions.check,
     precision: StoredPrecision = ExportOptions.precision,
@@ -51,6 +51,11 @@ def export(
 
     `model` is what `load` or `build_model` returned, or whatever `load` takes.
     """
+    if more:
+        software, folder = (out, more[0]) if out in EXPORTS else (more[0], out)
+        raise InputError(
+            f"the software is a keyword; write export(model, {str(folder)!r}, to={software!r})"
+        )
     if not isinstance(to, str) or to not in EXPORTS:
         raise InputError(f"{setting('to', to)} is not known; {nearest(str(to), EXPORTS)}")
     if runtime is not None:

@@ -10,7 +10,8 @@ from dataclasses import MISSING, fields
 from typing import Any, TypeVar
 
 from clearhead.config.explain import explanations
-from clearhead.errors import nearest
+from clearhead.config.usual_names import remedy_for_option
+from clearhead.errors import InputError
 
 F = TypeVar("F", bound=Callable[..., Any])
 T = TypeVar("T")
@@ -25,7 +26,7 @@ def takes(*options: type) -> Callable[[F], F]:
         named = [
             parameter
             for parameter in signature.parameters.values()
-            if parameter.kind is not parameter.VAR_KEYWORD
+            if parameter.kind not in (parameter.VAR_KEYWORD, parameter.VAR_POSITIONAL)
         ]
         explained: dict[str, str] = {}
         for kind in options:
@@ -53,13 +54,23 @@ def takes(*options: type) -> Callable[[F], F]:
     return decorate
 
 
+def refuse_more(more: Sequence[object], example: str) -> None:
+    """Raises for arguments behind the texts that were given without their names. Type checkers see
+    such a mistake without this."""
+    if more:
+        raise InputError(
+            f"{more[0]!r:.60} has no name: options are keywords, such as {example}, and the texts "
+            "come first, as one string or a list"
+        )
+
+
 def chosen(kind: type[T], keywords: Mapping[str, Any]) -> T:
     """Return the options, checked. An error about an unknown keyword names the nearest known
     one."""
     names = [field.name for field in fields(kind)]  # pyright: ignore[reportArgumentType]
     for name in keywords:
         if name not in names:
-            raise TypeError(f"there is no option {name!r}; {nearest(name, names)}")
+            raise TypeError(f"there is no option {name!r}; {remedy_for_option(name, names)}")
     return kind(**keywords)
 
 
@@ -69,7 +80,7 @@ def chosen_from(kinds: Sequence[type], keywords: Mapping[str, Any]) -> list[Any]
     homes = {field.name: kind for kind in reversed(kinds) for field in fields(kind)}
     for name in keywords:
         if name not in homes:
-            raise TypeError(f"there is no option {name!r}; {nearest(name, homes)}")
+            raise TypeError(f"there is no option {name!r}; {remedy_for_option(name, [*homes])}")
     return [
         kind(**{name: value for name, value in keywords.items() if homes[name] is kind})
         for kind in kinds

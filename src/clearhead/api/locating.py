@@ -14,6 +14,7 @@ from clearhead.errors import FolderError, closest, nearest
 from clearhead.interop.folders import has_file, read_json, refuse_address
 from clearhead.interop.huggingface.importing import import_model
 from clearhead.interop.model_folder import CONFIG, FORMAT
+from clearhead.serving.languages import pair_in_name
 
 SHIPPED = Path(__file__).parent.parent / "shipped"
 
@@ -95,6 +96,10 @@ def _remedy(folder: Path) -> str:
     if not folder.exists() and (close := _close_folder(folder)) is not None:
         return f"did you mean {str(close)!r}?"
     shipped = nearest(folder.name, shipped_models()) if folder.name == str(folder) else ""
+    pair = pair_in_name(folder.name)
+    other = pair_in_name(closest(folder.name, shipped_models()) or "")
+    if pair and other and (pair.source, pair.target) == (other.target, other.source):
+        shipped += f" It translates the other way, {other.source} to {other.target}"
     return how_to_make(folder) + (f" (shipped models: {shipped})" if shipped else "")
 
 

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Never
 
 from clearhead.config import (
     BatchConfig,
@@ -12,11 +12,13 @@ from clearhead.config import (
     Recipe,
     TrainConfig,
     load_recipe,
+    recipe_keys,
     recipe_names,
     revise_recipe,
 )
 from clearhead.config.recipe import SECTIONS, check_recipe_name, validate_as_often
-from clearhead.errors import InputError, type_of
+from clearhead.config.usual_names import LIKE_ENOUGH, key_meant
+from clearhead.errors import InputError, closest, nearest, type_of
 
 RecipeGiven = Recipe | str | Path
 """A recipe, the name of a shipped one, or the path of a .toml file."""
@@ -31,6 +33,7 @@ def recipe(
     batches: Values | BatchConfig | None = None,
     model: Values | ModelConfig | None = None,
     train: Values | TrainConfig | None = None,
+    **others: Never,
 ) -> Recipe:
     """Make a recipe, which holds all settings of a run, and check it.
 
@@ -41,6 +44,7 @@ def recipe(
         recipe("multi30k-de-en", train={"steps": 200})
         recipe(name="mine", data=DataConfig(…), model=ModelConfig(…))
     """
+    _refuse_keys(others)
     if name is not None:
         check_recipe_name(name)
     tables = {"data": data, "batches": batches, "model": model, "train": train}
@@ -66,6 +70,17 @@ def recipe(
         return resolved
     keys = [f"{section}.{key}" for section, table in values.items() for key in table]
     return validate_as_often(revise_recipe(resolved, values), resolved.train.steps, keys)
+
+
+def _refuse_keys(others: Mapping[str, Any]) -> None:
+    """Raises for a key that was given without its table, and shows the table."""
+    for word, value in others.items():
+        key = key_meant(word, recipe_keys())
+        section, _, name = (key or "").partition(".")
+        remedy = f"write {section}={{{name!r}: {value!r:.60}}}"
+        if key is None or closest(word, SECTIONS, LIKE_ENOUGH):
+            remedy = nearest(word, ["name", *SECTIONS])
+        raise InputError(f"a recipe has no keyword {word!r}; {remedy}")
 
 
 def as_recipe(named: RecipeGiven) -> Recipe:

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn, Unpack, overload
 
-from clearhead.api.keywords import chosen, takes
+from clearhead.api.keywords import chosen, refuse_more, takes
 from clearhead.api.languages import refuse_other_pair
 from clearhead.api.old_calls import answer_old, is_old
 from clearhead.api.results import Classified, Evaluation, classified
@@ -77,8 +77,9 @@ class TextModel(TokenizedModel):
     @overload
     def translate(self, texts: ManyTexts, **options: Unpack[Translating]) -> list[str]: ...
     @takes(TranslateOptions)
-    def translate(self, texts: Texts, **options: Any) -> Any:
+    def translate(self, texts: Texts, *more: object, **options: Any) -> Any:
         """Translate each text. The translation of an empty text is empty."""
+        refuse_more(more, "beam=4 (the model decides the languages)")
         if is_old("translate", options):
             return answer_old("translate", find_translations, self, texts, options)
         answers = find_translations(self, as_list(texts), chosen(TranslateOptions, options))
@@ -115,8 +116,9 @@ class TextModel(TokenizedModel):
     @overload
     def generate(self, prompts: ManyTexts, **options: Unpack[Generating]) -> list[str]: ...
     @takes(GenerateOptions)
-    def generate(self, prompts: Texts, **options: Any) -> Any:
+    def generate(self, prompts: Texts, *more: object, **options: Any) -> Any:
         """Generate the text that follows each prompt. Nothing follows an empty prompt."""
+        refuse_more(more, "max_new=50")
         if is_old("generate", options):
             return answer_old("generate", generate_continuations, self, prompts, options)
         answers = generate_continuations(self, as_list(prompts), chosen(GenerateOptions, options))

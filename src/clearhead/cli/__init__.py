@@ -142,7 +142,8 @@ def _run(arguments: list[str]) -> int:
 
 def _remedy(word: str, options: list[str]) -> str | None:
     """Return what to write instead of an option that does not exist, if there is a near one."""
-    from clearhead.config.usual_names import LIKE_ENOUGH, remedy_for_key  # help does not need it
+    # help does not need it
+    from clearhead.config.usual_names import LIKE_ENOUGH, OPTIONS, remedy_for_key
 
     keys = [option[2:] for option in options if "." in option]
     plain = [option for option in options if "." not in option]
@@ -150,6 +151,9 @@ def _remedy(word: str, options: list[str]) -> str | None:
         return None
     if "." not in word and (close := closest(word, plain, LIKE_ENOUGH)):
         return f"did you mean {close!r}?"
+    meant = "--" + OPTIONS.get(word.lstrip("-").replace("-", "_"), "").replace("_", "-")
+    if not keys and meant in plain:
+        return f"did you mean {meant!r}?"
     return remedy_for_key(word.lstrip("-"), keys, before="--") if keys else None
 
 

@@ -1,5 +1,6 @@
 """Checks that several configurations share."""
 
+import re
 from dataclasses import fields
 from functools import cache
 from math import isfinite
@@ -60,6 +61,13 @@ def _refuse_others_numbers(name: str, value: object) -> None:
         raise ConfigError(name, value, rule, f"try {setting(name, value.item())}")  # type: ignore[attr-defined]
 
 
+def _quoted(name: str, value: object) -> str:
+    """Return the remedy for a number in quotes; empty if the value is something else."""
+    if isinstance(value, str) and re.fullmatch(r"-?[0-9]{1,18}", value.strip()):
+        return f"write {setting(name, int(value))}, without quotes"
+    return ""
+
+
 def check_at_least(name: str, value: int, lowest: int) -> None:
     """Raises unless the value is a whole number of at least `lowest`."""
     check_between(name, value, lowest, MOST)
@@ -70,7 +78,7 @@ def check_between(name: str, value: int, lowest: int, highest: int) -> None:
     _refuse_others_numbers(name, value)
     if isinstance(value, bool) or not isinstance(value, int) or value < lowest:
         rule = f"must be a whole number of at least {lowest}"
-        raise ConfigError(name, value, rule, f"try {setting(name, lowest)}")
+        raise ConfigError(name, value, rule, _quoted(name, value) or f"try {setting(name, lowest)}")
     if value > highest:
         rule = f"must be at most {highest:,}"
         raise ConfigError(name, value, rule, f"try {setting(name, highest)}")
@@ -96,7 +104,8 @@ def check_whole(name: str, value: int) -> None:
     """Raises unless the value is a whole number."""
     _refuse_others_numbers(name, value)
     if isinstance(value, bool) or not isinstance(value, int):
-        raise ConfigError(name, value, "must be a whole number", f"try {setting(name, 0)}")
+        remedy = _quoted(name, value) or f"try {setting(name, 0)}"
+        raise ConfigError(name, value, "must be a whole number", remedy)
 
 
 def check_seed(value: int) -> None:

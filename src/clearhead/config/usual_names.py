@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from clearhead.errors import closest, setting
+from clearhead.errors import closest, nearest, setting
 
 _GROUPS = {
     "train.lr": "learning_rate max_lr peak_lr base_lr init_lr",
@@ -55,6 +55,20 @@ _GROUPS = {
 }
 USUAL = {name: key for key, names in _GROUPS.items() for name in names.split()}
 """The names of settings in other software, and the keys that mean the same here."""
+_OPTIONS = {
+    "max_new": "max_tokens max_new_tokens max_length max_len max_gen_len num_tokens max_output",
+    "beam": "num_beams beams n_beams beam_size beam_width width",
+    "n_best": "n nbest num_return_sequences num_hypotheses best_of",
+    "top_k": "k topk sampling_topk",
+    "top_p": "p topp nucleus sampling_topp",
+    "temperature": "temp t sampling_temperature",
+    "repetition_penalty": "penalty rep_penalty frequency_penalty",
+    "batch": "batch_size max_batch_size bs",
+    "only": "choices guided_choice",
+    "seed": "random_seed manual_seed random_state",
+}
+OPTIONS = {name: option for option, names in _OPTIONS.items() for name in names.split()}
+"""The names of options of decoding in other software, and the options that mean the same here."""
 _DEVICE = (
     "training computes on the accelerator that torch finds, otherwise on the processor "
     "(CUDA_VISIBLE_DEVICES chooses among several)"
@@ -73,16 +87,27 @@ wrong letter in four are."""
 def remedy_for_key(word: str, keys: Sequence[str], *, before: str = "") -> str | None:
     """Say which of the keys (`train.lr`) a wrong one probably means; None: impossible to tell.
     `before` stands before each key, such as the dashes of the command line."""
-    section, _, name = word.rpartition(".")
-    name = name.lower().replace("-", "_")
+    name = word.rpartition(".")[2].lower().replace("-", "_")
     if name in WITHOUT_KEY:
         return WITHOUT_KEY[name]
+    key = key_meant(word, keys)
+    return None if key is None else f"did you mean {before + key!r}?"
+
+
+def key_meant(word: str, keys: Sequence[str]) -> str | None:
+    """Return the key (`train.lr`) that a wrong one probably means; None: impossible to tell."""
+    section, _, name = word.rpartition(".")
+    name = name.lower().replace("-", "_")
     key = _of_name(name, section, keys)
     if key is None and USUAL.get(name) in keys:
         key = USUAL[name]
-    if key is None:
-        key = _closest(name, section, keys)
-    return None if key is None else f"did you mean {before + key!r}?"
+    return _closest(name, section, keys) if key is None else key
+
+
+def remedy_for_option(word: str, names: Sequence[str]) -> str:
+    """Say which of the options of a function a wrong one probably means, or all of them."""
+    meant = OPTIONS.get(word.lower().replace("-", "_"))
+    return f"did you mean {meant!r}?" if meant in names else nearest(word, names)
 
 
 def _of_name(name: str, section: str, keys: Sequence[str]) -> str | None:

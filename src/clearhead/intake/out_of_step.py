@@ -15,6 +15,8 @@ MOST_SHIFTED = 3
 """The highest number of lines by which one side is looked for too early or too late."""
 FEWEST_SHIFTED = 20
 """In fewer lines, lengths may fit those of their neighbours by chance."""
+FEWEST_COMPARED = 5
+"""In fewer lines, lengths say nothing, and the last ones have no partner."""
 _ALIKE = 0.5
 """How well the lengths of translations correlate, at least; in real corpora, 0.8 or more."""
 LineLengths = npt.NDArray[np.float64]
@@ -90,13 +92,22 @@ def place_of_departure(source: Sequence[str], target: Sequence[str]) -> int:
     return int(np.argmin(before + after))
 
 
-def describe_departure(source: Sequence[str], target: Sequence[str]) -> str:
-    """Say where two texts seem to get out of step, and what to do there."""
+def describe_departure(
+    source: Sequence[str], target: Sequence[str], names: tuple[str, str] = ("source", "target")
+) -> str:
+    """Say where two texts, which have these names, seem to get out of step, and what to do
+    there."""
     if not source or not target:
         return "one of them is empty"
     if max(len(source), len(target)) > MOST_LINES:
         return REMEDY
     at = place_of_departure(source, target)
+    fewest, most = sorted((len(source), len(target)))
+    if fewest < FEWEST_COMPARED or at >= fewest:
+        name = names[0] if len(source) > len(target) else names[1]
+        lines = f"line {most}" if most == fewest + 1 else f"lines {fewest + 1:,} to {most:,}"
+        verb = "has" if most == fewest + 1 else "have"
+        return f"{lines} of the {name} {verb} no partner: {REMEDY}"
     shown = " | ".join(
         repr(side[at][:40]) if at < len(side) else "(no line)" for side in (source, target)
     )

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from itertools import chain, islice
 from pathlib import Path
-from typing import Any
+from typing import Any, Never
 
 from clearhead.config.checks import as_path
 from clearhead.config.data import DataConfig
@@ -38,11 +38,22 @@ class _Rows:
 
     def __iter__(self) -> Iterator[dict[str, str]]:
         if self.was_read and isinstance(self.given, Iterator):
-            raise InputError(
-                f"{self.what}: this text was read already; give a list, or make a new OwnText"
-            )
+            raise self._used_up()
         self.was_read = True
-        return self.make(self.given)
+        return self._read()
+
+    def _read(self) -> Iterator[dict[str, str]]:
+        is_empty = True
+        for row in self.make(self.given):
+            is_empty = False
+            yield row
+        if is_empty and isinstance(self.given, Iterator):
+            raise self._used_up()
+
+    def _used_up(self) -> InputError:
+        return InputError(
+            f"{self.what}: the generator was already used; give a list, which can be read again"
+        )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -63,9 +74,14 @@ class OwnText:
     """The number of reserved tokens for what translations must keep (`data.placeholders`)."""
 
     @classmethod
-    def pairs(cls, rows: Iterable[Any]) -> "OwnText":
+    def pairs(cls, rows: Iterable[Any], *more: Never) -> "OwnText":
         """Make text for a translator: (source, target) strings from a list, a generator, or a data
         frame of two columns."""
+        if more:
+            raise InputError(
+                "OwnText.pairs takes one list of pairs; for two columns: "
+                "OwnText.columns(sources, targets)"
+            )
         _check_many("pairs", rows)
         return cls(template="my-pairs", what="pairs", rows=_Rows("pairs", rows, _pairs))
 
@@ -207,7 +223,14 @@ def check_strings(what: str, value: Any) -> None:
 
 
 def _check_many(what: str, value: Any) -> None:
-    if isinstance(value, str | Mapping) or not isinstance(value, Iterable):
+    if isinstance(value, str):
+        remedy = "write [(text, label), …], or OwnText.table(path)"
+        if what == "texts":
+            remedy = "write [text], or OwnText.files(path)"
+        elif what == "pairs":
+            remedy = "write [(source, target), …], or OwnText.parallel_files(source, target)"
+        raise InputError(f"{what} is one string; {remedy}")
+    if isinstance(value, Mapping) or not isinstance(value, Iterable):
         raise InputError(
             f"{what}={value!r:.60} is {type_of(value)}; give a list, a generator or a data "
             "frame of strings; for files, OwnText.parallel_files or OwnText.files"

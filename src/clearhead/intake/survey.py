@@ -102,7 +102,8 @@ def _departure(source: Path, target: Path, counts: list[int]) -> str:
         with ExitStack() as stack:
             text = open_bytes(path, stack).data.read().decode("utf-8", errors="replace")
         sides.append(text.removesuffix("\n").split("\n"))
-    return f"{describe_departure(*sides)}, or give the pairs as a table"
+    names = source.name, target.name
+    return f"{describe_departure(sides[0], sides[1], names)}, or give the pairs as a table"
 
 
 def _same_bytes(first: Path, second: Path) -> bool:

@@ -16,6 +16,7 @@ from starlette.types import Receive, Scope, Send
 
 from clearhead.config import Choice, GenerateConfig
 from clearhead.config.serve import Limits
+from clearhead.config.usual_names import OPTIONS
 from clearhead.decoding.continuing import seed_of_text, stream_prompts
 from clearhead.decoding.streaming import StreamedPiece
 from clearhead.decoding.text import SeededPrompt
@@ -125,9 +126,10 @@ class Completions:
             if name in NEUTRAL and value not in NEUTRAL[name]:
                 raise RequestError(400, f"the field {name!r} is not supported; leave it out")
             if name not in NEUTRAL and name not in FIELDS:
-                raise RequestError(
-                    400, f"there is no field {name[:40]!r}; {nearest(name[:40], FIELDS)}"
-                )
+                remedy = nearest(name[:40], FIELDS)
+                if name == "max_new" or OPTIONS.get(name) == "max_new":
+                    remedy = "did you mean 'max_tokens'?"
+                raise RequestError(400, f"there is no field {name[:40]!r}; {remedy}")
         decoder = self._decoder(text_field(fields, "model"))
         texts, _ = texts_field(fields, "prompt", self.limits)
         if not texts or not all(texts):
