@@ -675,7 +675,7 @@ def load(name: str):
         (lambda: load("shakespeare-char").generate("1", max_new="4"), r"write max_new=4, without"),
         (
             lambda: ch.evaluate("copy-task", source=["1", "2"], reference=["1"]),
-            r"line 2 of the source has no partner",
+            r"line 2 of source has no partner",
         ),
     ],
 )

@@ -197,7 +197,7 @@ def test_the_share_that_is_held_out_of_a_large_text_can_be_read():
         (["new", "x", "--source", "source.txt", "--target", "no"], "there is no file .*no; check"),
         (
             ["new", "x", "--source", "source.txt", "--target", "short"],
-            "300 lines and .*short 2, .* part near",
+            "300 lines and .*short 2, .* have no partner",
         ),
         (["new", "x", "--source", "empty", "--target", "empty"], "empty is empty"),
         (["new", "x", "--text", "blank"], "no text is left; skipped: 1 blank; name a file"),

@@ -195,7 +195,10 @@ def test_a_recipe_written_out_and_read_again_is_the_same(name: str, tmp_path: Pa
             r"\[project\]; .* is it a recipe\? clearhead\.recipe_for",
         ),
         (MINE.replace("300", '"many"'), r"data\.vocab_size='many' .*write a whole number$"),
-        (MINE.replace("300", "30"), r"vocab_size=30 must be .* at least 259 \(256 bytes and 3 special tokens\); try .*=4000"),
+        (
+            MINE.replace("300", "30"),
+            r"vocab_size=30 must .* at least 259 \(256 bytes and 3 special tokens\); try .*=4000",
+        ),
         (MINE + "task = 'pears'\n", r"data\.task='pears'.*'pairs'"),
     ],
 )

@@ -67,11 +67,11 @@ def export(
         example=example,
         single_file=single_file,
     )
-    more = _own_options(options, to)
+    own_options = _own_options(options, to)
     compare = ", and comparing its results with clearhead's" if check else ""
     logging.getLogger("clearhead.progress").info(f"exporting to {out}{compare}")
     with _folder_of(model) as folder:
-        return EXPORTS[to](folder, as_path("out", out), check=options.check, **more)
+        return EXPORTS[to](folder, as_path("out", out), check=options.check, **own_options)
 
 
 def _own_options(options: ExportOptions, to: Software) -> dict[str, Any]:

@@ -93,7 +93,9 @@ def place_of_departure(source: Sequence[str], target: Sequence[str]) -> int:
 
 
 def describe_departure(
-    source: Sequence[str], target: Sequence[str], names: tuple[str, str] = ("source", "target")
+    source: Sequence[str],
+    target: Sequence[str],
+    names: tuple[str, str] = ("the source", "the target"),
 ) -> str:
     """Say where two texts, which have these names, seem to get out of step, and what to do
     there."""
@@ -107,7 +109,7 @@ def describe_departure(
         name = names[0] if len(source) > len(target) else names[1]
         lines = f"line {most}" if most == fewest + 1 else f"lines {fewest + 1:,} to {most:,}"
         verb = "has" if most == fewest + 1 else "have"
-        return f"{lines} of the {name} {verb} no partner: {REMEDY}"
+        return f"{lines} of {name} {verb} no partner: {REMEDY}"
     shown = " | ".join(
         repr(side[at][:40]) if at < len(side) else "(no line)" for side in (source, target)
     )

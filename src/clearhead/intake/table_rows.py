@@ -201,9 +201,9 @@ def refuse_messages(path: Path, kind: Format) -> None:
             return  # whoever reads the rows says what is wrong
     for name, messages in first.items() if isinstance(first, dict) else ():
         one = messages[0] if isinstance(messages, list) and messages else None
-        content = next(
-            (key for key in ("content", "value") if isinstance(one, dict) and key in one), ""
-        )
+        if not isinstance(one, dict):
+            continue
+        content = next((key for key in ("content", "value") if key in one), "")
         if content and not isinstance(one[content], list | dict):
             each = ".[]" if kind == "json" else "."
             each += f"[{json.dumps(name)}][].{content} | strings"
