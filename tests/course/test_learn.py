@@ -291,6 +291,7 @@ def test_the_next_exercise_is_that_of_the_next_chapter(folder: Path):
     assert learn.before(COURSE_ORDER[0]) is None
 
 
+@pytest.mark.slow
 def test_whoever_passes_a_later_exercise_continues_after_it(folder: Path):
     """The first route through the course leaves exercise 19 out."""
     state = LearnState.read(folder)

@@ -34,6 +34,7 @@ def alike(one: Any, other: Any) -> bool:
     return one == pytest.approx(other, abs=0.02) if isinstance(one, float) else one == other
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", QUICK)
 def test_the_models_still_give_the_numbers_of_the_pictures(name: str):
     assert alike(json.loads(json.dumps(QUICK[name]())), read_data()[name])

@@ -87,6 +87,7 @@ BROKEN = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("broken", BROKEN)
 def test_the_doctor_finds_what_the_page_lets_its_reader_break(broken: str):
     source, (right, wrong) = FILES["en"].read_text(encoding="utf-8"), BROKEN[broken]

@@ -245,7 +245,7 @@ def test_keys_of_model_and_train_change_the_plan_of_a_preset(capsys):
         ("batches.length", "64", "is for recipes, but gpt2 is a preset; try --length"),
         ("train.steps", "5", "train.steps='5' is for recipes, but gpt2 is a preset; try --tokens"),
         ("model.n_layers", "many", "model.n_layers='many' has the wrong type; write a whole num"),
-        ("model.n_heads", "5", "model.n_heads=5 must divide d_model"),
+        ("model.n_heads", "5", "model.n_heads=5 must divide model.d_model"),
     ],
 )
 def test_a_key_that_cannot_change_a_preset_is_refused(capsys, key: str, text: str, message: str):

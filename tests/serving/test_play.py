@@ -79,6 +79,6 @@ def test_a_model_without_examples_needs_a_text(tmp_path, capsys):
 
 def test_an_address_that_cannot_be_listened_on_is_refused(capsys):
     assert main(["play", "copy-task", "--port", "70000"]) == 2
-    assert "try --port 0" in capsys.readouterr().err
+    assert "--port 0 takes a free port" in capsys.readouterr().err
     assert main(["play", "copy-task", "--host", "0.0.0.0"]) == 2
     assert "is not an address" in capsys.readouterr().err
