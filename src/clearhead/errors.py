@@ -170,15 +170,15 @@ def type_of(value: object) -> str:
 
 
 def nearest(word: str, known: Iterable[str]) -> str:
-    """The remedy for a mistyped word: the closest known one, or all of them."""
+    """Return the remedy for a mistyped word: the closest known one, or all of them."""
     known = list(known)
     close = closest(word, known)
     return f"did you mean {close!r}?" if close else "choose one of " + ", ".join(map(repr, known))
 
 
 def closest(word: str, known: Iterable[str], cutoff: float = 0.6) -> str | None:
-    """The known word that looks most like this one, if any does: 1 is the same word, and 0.6 a word
-    that shares more than half of its letters, in order."""
+    """Return the known word that looks most like this one, if one is alike enough: a `cutoff` of 1
+    demands the same word, 0.6 one that shares more than half of its letters, in order."""
     word = str(word)
     if len(word) > MAX_WORD:
         return None

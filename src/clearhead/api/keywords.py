@@ -75,14 +75,14 @@ def chosen(kind: type[T], keywords: Mapping[str, Any]) -> T:
 
 
 def chosen_from(kinds: Sequence[type], keywords: Mapping[str, Any]) -> list[Any]:
-    """The options of several classes, as `chosen` returns those of one. A keyword belongs to the
-    first class that has it."""
-    homes = {field.name: kind for kind in reversed(kinds) for field in fields(kind)}
+    """Return the options of several classes, as `chosen` returns those of one. A keyword belongs to
+    the first class that has it."""
+    owners = {field.name: kind for kind in reversed(kinds) for field in fields(kind)}
     for name in keywords:
-        if name not in homes:
-            raise TypeError(f"there is no option {name!r}; {remedy_for_option(name, [*homes])}")
+        if name not in owners:
+            raise TypeError(f"there is no option {name!r}; {remedy_for_option(name, [*owners])}")
     return [
-        kind(**{name: value for name, value in keywords.items() if homes[name] is kind})
+        kind(**{name: value for name, value in keywords.items() if owners[name] is kind})
         for kind in kinds
     ]
 

@@ -105,11 +105,11 @@ def _remedy(folder: Path) -> str:
 
 def _close_folder(folder: Path) -> Path | None:
     """Return a folder beside the missing one, or a run, whose name is nearly the same."""
-    for home in (folder.parent, RUNS):
+    for place in (folder.parent, RUNS):
         try:
-            names = [path.name for path in home.iterdir() if path.is_dir()]
+            names = [path.name for path in place.iterdir() if path.is_dir()]
         except OSError:  # there is no such folder, or it may not be listed
             continue
         if (close := closest(folder.name, names, 0.75)) is not None:
-            return home / close
+            return place / close
     return None

@@ -1,5 +1,6 @@
 """Checks texts as callers give them, one or several, and declares the options of text functions."""
 
+import logging
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
@@ -21,6 +22,7 @@ from clearhead.intake.formats import BYTE_ORDER_MARK
 from clearhead.intake.recognise import HEAD, check_encoding, not_utf_8
 from clearhead.intake.unpack import open_bytes, read_all
 
+_log = logging.getLogger("clearhead")
 Texts = str | Iterable[str]
 ManyTexts = list[str] | tuple[str, ...] | Iterator[str]
 """Several texts. A single string is not among them, although to a type checker it is an iterable of
@@ -154,7 +156,7 @@ def as_list(value: Texts) -> list[str]:
         )
     texts = list(value)
     if not texts:
-        _refuse_used_up(value)
+        _warn_of_used_up(value)
     for index, text in enumerate(texts):
         if not isinstance(text, str):
             raise InputError(f"text {index + 1} is {text!r:.60}, {type_of(text)}; give strings")
@@ -167,12 +169,12 @@ def _refuse_frames(value: object) -> None:
         raise InputError("this is a data frame; give one of its columns, such as frame['text']")
 
 
-def _refuse_used_up(value: object) -> None:
-    """Raises for a generator that had no texts: an earlier call has probably read them."""
+def _warn_of_used_up(value: object) -> None:
+    """Warn of a generator without texts: an earlier call may have read them."""
     if isinstance(value, Iterator):
-        raise InputError(
-            "the generator gave no texts; it can be read only once: give a list, such as "
-            "list(generator)"
+        _log.warning(
+            "the generator gave no texts; if an earlier call has read them, give a list, which can "
+            "be read again"
         )
 
 
@@ -189,7 +191,7 @@ def given_lines(name: str, lines_given: LinesGiven | None, what: str) -> list[st
             )
         lines = list(lines_given)
         if not lines:
-            _refuse_used_up(lines_given)
+            _warn_of_used_up(lines_given)
         for number, line in enumerate(lines, 1):
             if not isinstance(line, str):
                 raise InputError(f"{name}: line {number} is {line!r:.60}; give strings")
