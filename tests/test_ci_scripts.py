@@ -6,6 +6,7 @@ import importlib.util
 import inspect
 import re
 import shlex
+import tomllib
 from collections.abc import Iterator
 from importlib.machinery import SourceFileLoader
 from pathlib import Path
@@ -212,3 +213,21 @@ def test_all_commits_of_a_push_are_checked(tmp_path: Path, monkeypatch: pytest.M
     (wrong,) = script.faults_of_push(heads[0], heads[2])
     assert wrong.startswith(heads[1][:7]) and "full stop" in wrong
     assert not script.faults_of_push("0" * 40, heads[2])
+
+
+def test_the_image_has_the_versions_of_the_check_and_a_hash_for_each():
+    known = set((ROOT / "constraints.txt").read_text("utf-8").split("\n"))
+    text = (ROOT / "Dockerfile.requirements").read_text("utf-8")
+    packages = re.findall(r"^(\S+==\S+) \\\n    --hash=sha256:[0-9a-f]{64}", text, re.MULTILINE)
+    assert len(packages) == len(re.findall(r"^[^#\s]", text, re.MULTILINE)) > 30
+    others = {normal(name) for name in packages} - {normal(name) for name in known}
+    assert {name.split("==")[0] for name in others} <= {"setuptools"}  # which venv brings along
+    served = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
+    wanted = [*served["dependencies"], *served["optional-dependencies"]["serve"]]
+    names = {normal(re.split(r"[<>=;\[ ]", line)[0]) for line in wanted} - {"torch"}
+    assert names <= {normal(name.split("==")[0]) for name in packages}
+
+
+def normal(requirement: str) -> str:
+    """Return a requirement in the spelling of the package index."""
+    return requirement.lower().replace("_", "-")
