@@ -1,4 +1,4 @@
-"""Array types for signatures, and the names of their dimensions.
+"""Array types for signatures, the names of their dimensions, and checks of what callers pass.
 
     batch    sequences side by side
     length   tokens of one sequence; `query` and `key` if there are two sequences
@@ -10,8 +10,11 @@ A name that starts with `*` stands for any number of dimensions, `#` for one tha
 broadcasts. The signatures are checked when the tests run, and cost nothing otherwise.
 """
 
+import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
+
+from clearhead.errors import InputError, type_of
 
 Tokens = Int[Tensor, "batch length"]
 Positions = Int[Tensor, "#batch length"]  # a single row if no sequence is padded
@@ -35,4 +38,39 @@ __all__ = [
     "Tensor",
     "Tokens",
     "Weights",
+    "check_rows",
+    "check_tokens",
 ]
+
+
+def check_tokens(tokens: object, real: object) -> None:
+    """Raises unless these are token ids, one row for each sequence, and a mask of the same shape,
+    "all" or None."""
+    if isinstance(tokens, str):
+        raise InputError("a model takes tensors of tokens; clearhead.load(…).generate takes text")
+    if not isinstance(tokens, Tensor):
+        raise InputError(f"tokens are {type_of(tokens)}; give a tensor of token ids")
+    if tokens.ndim != 2:
+        raise InputError(
+            f"tokens have {tokens.ndim} dimensions; give one row for each sequence (batch, length)"
+        )
+    if isinstance(real, Tensor):
+        if real.dtype != torch.bool:
+            raise InputError(f"the mask of real tokens is {real.dtype}; give mask.bool()")
+        # While a model is exported, sizes may be symbols, which a comparison would tie together.
+        if not torch.compiler.is_compiling() and real.shape != tokens.shape:
+            raise InputError(
+                f"the mask of real tokens is {tuple(real.shape)} and the tokens are "
+                f"{tuple(tokens.shape)}; give one value for each token"
+            )
+    elif not (real is None or (isinstance(real, str) and real == "all")):
+        raise InputError(f"the mask of real tokens is {real!r:.40}; give a mask, 'all' or None")
+
+
+def check_rows(sources: Tensor, targets: Tensor) -> None:
+    """Raises unless there is one target for each source."""
+    if not torch.compiler.is_compiling() and len(sources) != len(targets):
+        raise InputError(
+            f"there are {len(sources)} sources and {len(targets)} targets; give one target for "
+            "each source"
+        )

@@ -92,6 +92,13 @@ def test_what_is_too_long_is_cut_with_a_warning_that_names_it(
     assert list(language_model.stream("")) == []
 
 
+def test_an_empty_prompt_is_continued_if_a_start_token_is_named(language_model: ch.TrainedRun):
+    assert language_model.generate("") == ""
+    written = language_model.generate(["", "ae"], max_new=5, start="eos", temperature=0)
+    assert written[0] == "".join(language_model.stream("", max_new=5, start="eos", temperature=0))
+    assert all(written)
+
+
 def test_a_text_too_long_to_translate_is_empty_with_a_warning_that_names_limit_and_remedy(
     translator: ch.TrainedRun, caplog
 ):

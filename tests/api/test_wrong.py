@@ -15,7 +15,7 @@ import torch
 from torch import nn
 
 import clearhead as ch
-from clearhead.errors import ClearheadError
+from clearhead.errors import ClearheadError, InputError
 from clearhead.inspection.attention import self_attention
 from clearhead.models import Model
 
@@ -463,3 +463,71 @@ def test_a_plan_beyond_any_machine_is_refused_at_once():
 
 def test_a_table_of_a_recipe_is_of_its_own_kind():
     assert "TrainConfig" in refused(lambda: ch.recipe("copy-task", train=ch.BatchConfig()))
+
+
+@pytest.mark.parametrize(("n_sources", "n_targets"), [(3, 2), (2, 4), (1, 3), (3, 1)])
+def test_sources_and_targets_of_different_number_are_refused(n_sources: int, n_targets: int):
+    model = ch.build_model("tiny-encoder-decoder").eval()
+    source, target = torch.full((n_sources, 5), 7), torch.full((n_targets, 3), 9)
+    with pytest.raises(ClearheadError, match=f"{n_sources} sources and {n_targets} targets"):
+        model(source, target)
+
+
+@pytest.mark.parametrize(
+    ("tokens", "real", "named"),
+    [
+        ("abc", None, "takes tensors"),
+        ([[5, 6]], None, "are a list"),
+        (torch.tensor([5, 6]), None, "1 dimensions"),
+        (torch.tensor([[5, 6]]), "none", "'none'; give a mask, 'all' or None"),
+        (torch.tensor([[5, 6]]), torch.tensor([[1, 1]]), "give mask.bool()"),
+        (torch.tensor([[5, 6]] * 2), torch.tensor([[True, True]]), r"\(1, 2\).*\(2, 2\)"),
+        (torch.tensor([[5, 6]]), torch.tensor([[True]]), r"\(1, 1\).*\(1, 2\)"),
+    ],
+)
+@pytest.mark.parametrize("name", ["tiny-decoder", "tiny-encoder", "tiny-encoder-decoder"])
+def test_wrong_tokens_and_masks_are_refused_in_words(name: str, tokens: Any, real: Any, named: str):
+    model = ch.build_model(name).eval()
+    both = name == "tiny-encoder-decoder"
+    with pytest.raises(ClearheadError, match=named):
+        model(*[tokens] * (2 if both else 1), **{"source_real" if both else "real": real})
+
+
+def test_a_listener_without_its_methods_is_refused_before_anything_is_written(tmp_path: Path):
+    class Half:
+        def step(self, record: Any) -> None: ...
+
+    for listeners, named in (([print], "no step and no validation"), ([Half()], "no validation")):
+        message = refused(
+            lambda: ch.train("copy-task", folder=tmp_path / "run", listeners=listeners)  # noqa: B023
+        )
+        assert named in message
+    assert "give a list" in refused(lambda: ch.train("copy-task", listeners=print))  # pyright: ignore
+    assert [*tmp_path.iterdir()] == []
+
+
+def test_a_file_in_the_place_of_a_folder_is_named(tmp_path: Path, translator: ch.TrainedRun):
+    file = tmp_path / "a.py"
+    file.touch()
+    for call in (
+        lambda: ch.train("copy-task", folder=file),
+        lambda: ch.prepare("copy-task", folder=file),
+        lambda: translator.export(file / "out"),
+    ):
+        assert f"{file} is a file; give the path of a folder" in refused(call)
+
+
+def test_no_folder_is_proposed_for_a_missing_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, translator: ch.TrainedRun
+):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "text").mkdir()
+    message = refused(lambda: ch.evaluate(translator, source="text.t", reference="text.t"))
+    assert "did you mean" not in message
+
+
+def test_a_named_part_that_is_not_there_is_an_error_of_input(tmp_path: Path):
+    (tmp_path / "part.py").write_text("")
+    for name in ("none.py:Part", "part.py:Part"):
+        with pytest.raises(InputError, match="check the"):
+            ch.build_model("tiny-decoder", feed_forward=str(tmp_path / name))

@@ -14,7 +14,7 @@ def build_model(
     config: ModelConfig | str,
     *,
     seed: int = 0,
-    device: str = "cpu",
+    device: torch.device | str = "cpu",
     attention: PartGiven = None,
     feed_forward: PartGiven = None,
     norm: PartGiven = None,

@@ -10,7 +10,7 @@ from typing import Any, Never
 from clearhead.api.keywords import takes
 from clearhead.api.locating import locate
 from clearhead.api.tokenized_model import TokenizedModel
-from clearhead.config.checks import as_path
+from clearhead.config.checks import as_folder, as_path
 from clearhead.config.tasks import ExportOptions, Software, StoredPrecision
 from clearhead.errors import ConfigError, InputError, nearest, setting, type_of
 from clearhead.interop.certificate import Certificate
@@ -71,7 +71,7 @@ def export(
     compare = ", and comparing its results with clearhead's" if check else ""
     logging.getLogger("clearhead.progress").info(f"exporting to {out}{compare}")
     with _folder_of(model) as folder:
-        return EXPORTS[to](folder, as_path("out", out), check=options.check, **own_options)
+        return EXPORTS[to](folder, as_folder("out", out), check=options.check, **own_options)
 
 
 def _own_options(options: ExportOptions, to: Software) -> dict[str, Any]:

@@ -9,7 +9,7 @@ from clearhead.api.locating import locate
 from clearhead.api.own_parts import PartGiven, own_parts
 from clearhead.api.text_model import TextModel
 from clearhead.api.trained_run import TrainedRun
-from clearhead.config.checks import as_path
+from clearhead.config.checks import as_folder, as_path
 from clearhead.config.model import Family
 from clearhead.environment import keep_freed_memory
 from clearhead.errors import InputError, setting
@@ -88,7 +88,7 @@ def _device(name: torch.device | str) -> torch.device:
 def import_model(folder: str | Path, out: str | Path) -> TextModel:
     """Convert a Hugging Face folder into a new model folder, and open that folder. No code in the
     Hugging Face folder is run."""
-    path = as_path("out", out)
+    path = as_folder("out", out)
     import_huggingface(as_path("folder", folder), path)
     return TextModel(path)
 

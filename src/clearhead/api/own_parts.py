@@ -7,7 +7,7 @@ from typing import Any
 from torch import nn
 
 from clearhead.doctor.user_files import run_file
-from clearhead.errors import ClearheadError, InputError, own_part
+from clearhead.errors import InputError, own_part
 from clearhead.models.own_parts import OwnParts
 from clearhead.parts.attention import MultiHeadAttention
 
@@ -51,7 +51,9 @@ def _by_name(role: str, name: str) -> Any:
 def from_file(file: Path, symbol: str) -> Any:
     """Return the object of this name in a Python file. The file is run, so only name a file that
     you trust."""
+    if not file.is_file():
+        raise InputError(f"there is no file {str(file)!r}; check the path")
     part = getattr(run_file(file), symbol, None)
     if part is None:
-        raise ClearheadError(f"{file} has no {symbol!r}; check the name")
+        raise InputError(f"{file} has no {symbol!r}; check the name")
     return part

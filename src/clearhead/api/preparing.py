@@ -9,7 +9,7 @@ from clearhead.api.keywords import takes
 from clearhead.api.paths import PREPARED
 from clearhead.api.recipes import RecipeGiven, as_recipe
 from clearhead.config import Recipe, revise_recipe
-from clearhead.config.checks import as_path
+from clearhead.config.checks import as_folder
 from clearhead.config.data import DEFECTS
 from clearhead.config.tasks import PrepareOptions
 from clearhead.data.corpus import Corpus, open_corpus
@@ -68,7 +68,7 @@ def prepare(
 
 def prepared_folder(name: str, folder: str | Path | None) -> Path:
     """Return the folder for prepared text: prepared/NAME, unless another folder is given."""
-    return as_path("folder", folder, PREPARED / name)
+    return as_folder("folder", folder, PREPARED / name)
 
 
 def refuse_run_or_model(folder: Path, name: str, recipe: str) -> None:

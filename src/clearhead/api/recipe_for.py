@@ -19,7 +19,7 @@ from clearhead.api.paths import PREPARED
 from clearhead.api.preparing import defect_kinds
 from clearhead.api.rehearsing import rehearse_own
 from clearhead.config import DataConfig, Recipe, explained_toml, with_values
-from clearhead.config.checks import as_path
+from clearhead.config.checks import as_folder, as_path
 from clearhead.config.recipe import TEMPLATES, check_recipe_name, load_recipe
 from clearhead.config.tasks import NewOptions
 from clearhead.data.same_text import data_of_run
@@ -131,7 +131,7 @@ class _Request(NamedTuple):
     @property
     def text_folder(self) -> Path:
         """The folder into which text in memory is written."""
-        return as_path("folder", self.options.folder, TEXT / self.name)
+        return as_folder("folder", self.options.folder, TEXT / self.name)
 
 
 def _checked(text: Any) -> OwnText:

@@ -18,7 +18,7 @@ from clearhead.api.paths import STUDIES
 from clearhead.api.preparing import prepare
 from clearhead.api.study_worker import RESULT
 from clearhead.config import recipe_toml
-from clearhead.config.checks import MOST, as_path, user_path
+from clearhead.config.checks import MOST, as_folder, as_path, user_path
 from clearhead.data.corpus import open_corpus
 from clearhead.environment import data_folder
 from clearhead.errors import ConfigError, DataError, InputError, call, own_part, setting
@@ -62,7 +62,7 @@ def study(what: str | Path, *, folder: str | Path | None = None) -> "Study":
     if not isinstance(what, str | Path) or not str(what):
         raise InputError(f"what={what!r:.60} is not a name; give one, or the path of a .toml file")
     plan = load_study(what)
-    return Study(plan, as_path("folder", folder, STUDIES / plan.name))
+    return Study(plan, as_folder("folder", folder, STUDIES / plan.name))
 
 
 class Study:
@@ -71,6 +71,9 @@ class Study:
 
     def __init__(self, plan: StudyPlan, folder: Path) -> None:
         self.plan, self.folder = plan, folder
+
+    def __repr__(self) -> str:
+        return f"<study {self.plan.name} in {self.folder}>"
 
     @property
     def result(self) -> StudyResult:

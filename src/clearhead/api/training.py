@@ -15,7 +15,7 @@ from clearhead.api.preparing import is_prepared, prepare, refuse_run_or_model
 from clearhead.api.recipes import RecipeGiven, as_recipe
 from clearhead.api.trained_run import TrainedRun
 from clearhead.config import Recipe, recipe_toml
-from clearhead.config.checks import as_path
+from clearhead.config.checks import as_folder, as_path
 from clearhead.config.tasks import TrainOptions
 from clearhead.data.corpus import Corpus, open_corpus
 from clearhead.data.same_text import check_text_of_data, note_text
@@ -43,6 +43,7 @@ from clearhead.training.report import (
     Reporter,
     RunFiles,
     Trackers,
+    check_listeners,
     step_line,
     validation_line,
 )
@@ -78,10 +79,11 @@ def train(
     """
     resolved = as_recipe(recipe)
     TrainOptions(threads=threads)
+    check_listeners(listeners)
     parts = own_parts(
         attention=attention, feed_forward=feed_forward, norm=norm, positions=positions
     )
-    run_folder = as_path("folder", folder, RUNS / resolved.name)
+    run_folder = as_folder("folder", folder, RUNS / resolved.name)
     resolved, corpus, note = _open_data(resolved, prepared, progress)
     # A run must be resumed with the text with which it began.
     if not (run_folder / CHECKPOINTS).exists():

@@ -155,3 +155,13 @@ def as_path(name: str, path: str | Path | None, default: Path | None = None) -> 
     if "\0" in str(path):
         raise InputError(f"{setting(name, str(path))} contains a zero byte; check the path")
     return user_path(path)
+
+
+def as_folder(name: str, path: str | Path | None, default: Path | None = None) -> Path:
+    """Convert what the user gave to the path of a folder, which need not exist."""
+    folder = as_path(name, path, default)
+    on_the_way = next((part for part in (folder, *folder.parents) if part.exists()), folder)
+    if on_the_way.exists() and not on_the_way.is_dir():
+        shown = setting(name, str(folder))
+        raise InputError(f"{shown}: {on_the_way} is a file; give the path of a folder")
+    return folder

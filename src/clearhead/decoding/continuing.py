@@ -68,14 +68,18 @@ def generate_texts(
     first_number: int = 1,
     names: Sequence[str] | None = None,
 ) -> list[AnsweredText]:
-    """Generate the text that follows each prompt. Nothing follows an empty prompt. A text depends
-    on the seed and on the number of its prompt (the first has `first_number`), not on the other
-    prompts."""
+    """Generate the text that follows each prompt. Nothing follows an empty prompt, unless `start`
+    names the token with which the text begins. A text depends on the seed and on the number of its
+    prompt (the first has `first_number`), not on the other prompts."""
     longest = engine.config.max_length
     encoded = encode_prompts(
         codec, prompts, longest, config, first_number=first_number, names=names
     )
-    filled = [index for index, prompt in enumerate(prompts) if prompt]
+    filled = [
+        index
+        for index, (text, encoded_prompt) in enumerate(zip(prompts, encoded, strict=True))
+        if text or (config.start != "auto" and encoded_prompt.prompt.tokens)
+    ]
     by_length = sorted(filled, key=lambda index: len(encoded[index].prompt.tokens))
     ends = codec.decode_config(config.max_new, config.window)
     seeded = [encoded[index].prompt for index in by_length]

@@ -99,13 +99,17 @@ def attribution_parts(model: Model) -> AttributionParts:
     return AttributionParts(parts if last.residual else parts[-1:], stream)
 
 
-def rollout(t: Trace, kind: str = "self") -> Float[Tensor, "batch query key"]:
+def rollout(t: Trace, kind: str | None = None) -> Float[Tensor, "batch query key"]:
     """Follow attention back through the layers: compute the product of (mean over heads + identity)
-    / 2 (Abnar and Zuidema 2020). `kind` is "self" for an encoder and "causal" for a decoder."""
+    / 2 (Abnar and Zuidema 2020). `kind` is "self" for an encoder and "causal" for a decoder; None:
+    the encoder, if the model has one."""
+    model = checked_trace(t).model
+    if kind is None:
+        kind = "self" if hasattr(model, "encoder") else "causal"
     pattern = {"self": "encoder", "causal": "decoder"}.get(str(kind))
     if pattern is None:
         raise InputError(f"{setting('kind', kind)} has no rollout; choose 'self' or 'causal'")
-    if not hasattr(checked_trace(t).model, pattern):
+    if not hasattr(model, pattern):
         other = "causal" if kind == "self" else "self"
         raise InputError(
             f"{setting('kind', kind)} needs the {pattern}, which the model does not have; try "

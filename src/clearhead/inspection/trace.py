@@ -86,6 +86,11 @@ class Trace:
         self._keys: Counted | None = None
         self._handles: list[RemovableHandle | Tap] = []
 
+    def __repr__(self) -> str:
+        n_edits = len({id(edit) for edits in self._edits.values() for edit in edits})
+        kind = type(self.model).__name__
+        return f"<trace of {kind}: {len(self.names)} activations read, {n_edits} edits>"
+
     # ── reading ──────────────────────────────────────────────────────────────────────────────
 
     @property

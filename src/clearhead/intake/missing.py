@@ -31,7 +31,8 @@ def no_such_file(path: Path) -> DataError:
         while not missing.parent.is_dir() and missing.parent != missing:
             missing = missing.parent
         return DataError(f"there is no file {path}; there is no folder {missing}")
-    close = closest(path.name, _names(folder))
+    files = [name for name in _names(folder) if (folder / name).is_file()]
+    close = closest(path.name, files)
     remedy = f"did you mean {str(folder / close)!r}?" if close else "check the path"
     return DataError(f"there is no file {path}; {remedy}")
 

@@ -5,9 +5,8 @@ from typing import Literal
 import torch
 
 from clearhead.config import ModelConfig
-from clearhead.errors import InputError
 from clearhead.parts import masks
-from clearhead.shapes import Bool, Positions, Real, Tensor, Tokens
+from clearhead.shapes import Bool, Positions, Real, Tensor, Tokens, check_tokens
 
 RealGiven = Bool[Tensor, "batch _"] | Literal["all"] | None
 """Which tokens are real, as the caller says it. None: all but the pad id, so that a mask cannot be
@@ -17,8 +16,7 @@ marks, for models whose pad id has a second meaning."""
 
 def resolve_real(tokens: Tokens, real: RealGiven, config: ModelConfig) -> Real | None:
     """Return the mask of the real tokens; None if all tokens are real."""
-    if isinstance(tokens, str):
-        raise InputError("a model takes tensors of tokens; clearhead.load(…).generate takes text")
+    check_tokens(tokens, real)
     if isinstance(real, str) or (real is None and config.pad_id is None):
         return None
     return tokens != config.pad_id if real is None else real

@@ -10,7 +10,7 @@ from clearhead.parts.cache import Cache
 from clearhead.parts.embeddings import InputEmbedding, OutputProjection, TokenEmbedding
 from clearhead.parts.positions import check_length
 from clearhead.parts.recorder import Recorder
-from clearhead.shapes import Int, Logits, Stream, Tensor, Tokens
+from clearhead.shapes import Int, Logits, Stream, Tensor, Tokens, check_rows
 from clearhead.stacks.decoder import Decoder, Memory
 from clearhead.stacks.encoder import Encoder
 
@@ -69,8 +69,8 @@ class Seq2Seq(nn.Module):
         self, source: Source, *, real: RealGiven = None, recorder: Recorder | None = None
     ) -> Memory:
         """Run the encoder once. Any number of decoding steps can use the result."""
-        check_length(source.shape[1], self.config.max_length)
         mask = resolve_real(source, real, self.config)
+        check_length(source.shape[1], self.config.max_length)
         positions = sequence_positions(source, mask)
         x = self.embedding(self.tokens(source), positions, mask)
         return Memory(self.encoder(x, positions, mask, recorder), mask)
@@ -105,6 +105,8 @@ class Seq2Seq(nn.Module):
                 "or a cache made by new_cache(memory)"
             )
         mask = resolve_real(target, real, self.config)
+        if memory is not None:
+            check_rows(memory.states, target)
         if cache is None:
             check_length(target.shape[1], self.config.max_length)
             positions = sequence_positions(target, mask)

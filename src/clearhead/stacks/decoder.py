@@ -68,9 +68,9 @@ class DecoderLayer(nn.Module):
             else:
                 assert source is not None
                 seen = cross.keys_values_of(source)
-            # The hypotheses of a beam look at one source, so their queries stand side by side in
-            # one row. A micro-batch without rows has no shape to infer.
-            beam = len(x) != len(seen.keys)
+            # The hypotheses of a beam, which come with a cache, look at one source: their queries
+            # stand side by side in one row.
+            beam = cache is not None and cache.cache.rows_per_source > 1
             queries = x.reshape(len(seen.keys), -1, x.shape[2]) if beam else x
             out = cross(queries, seen, source_view, record_as("cross", record))
             return out.view_as(x)

@@ -52,6 +52,9 @@ class Tokenizer:
         }
         self._slow_runs = slow_runs(library)
 
+    def __repr__(self) -> str:
+        return f"<tokenizer with {self.library.get_vocab_size():,} tokens>"
+
     def check_control_tokens(self) -> None:
         """Raises if text can spell a control token. This check warns early; `encode_batch` enforces
         the rule."""

@@ -7,12 +7,12 @@ import logging
 import os
 import re
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any, Protocol
 
-from clearhead.errors import ClearheadError
+from clearhead.errors import ClearheadError, InputError, type_of
 from clearhead.files import open_plain, sync, write_whole
 
 # the file's name in the folder of a run
@@ -39,6 +39,22 @@ class Listener(Protocol):
     def validation(self, record: MetricsLine) -> None: ...
     def say(self, text: str) -> None: ...
     def close(self) -> None: ...
+
+
+def check_listeners(listeners: object) -> None:
+    """Raises unless these are listeners, or None."""
+    if listeners is None:
+        return
+    if not isinstance(listeners, Iterable):
+        raise InputError(f"listeners={listeners!r:.60} is {type_of(listeners)}; give a list")
+    methods = ("step", "validation", "say", "close")
+    for listener in listeners:
+        missing = [name for name in methods if not callable(getattr(listener, name, None))]
+        if missing:
+            raise InputError(
+                f"the listener {listener!r:.60} has no {' and no '.join(missing)}; give it the "
+                f"methods {', '.join(methods)}"
+            )
 
 
 class Reporter:
