@@ -149,9 +149,9 @@ def upgrade(folder: Path, tools: Path, wheel: Path) -> str:
     options: dict[str, Any] = {"cwd": folder, "env": data}
     run(*clearhead, "data", "get", "copy-task", **options)
     run(*clearhead, "prepare", "copy-task", **options)
-    short = ("--train.steps", "40", "--train.checkpoint_every", "20")
+    short = ("--train.steps", "40", "--train.save_every", "20")
     run(*clearhead, "train", "copy-task", *short, "--folder", "runs/whole", **options)
-    run(*clearhead, "train", "copy-task", "--train.steps", "20", "--train.checkpoint_every", "20",
+    run(*clearhead, "train", "copy-task", "--train.steps", "20", "--train.save_every", "20",
         "--folder", "runs/half", **options)  # fmt: skip
     install(python, "--upgrade", wheel)
     run(*clearhead, "train", "copy-task", *short, "--folder", "runs/half", **options)
