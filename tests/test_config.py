@@ -20,8 +20,8 @@ from clearhead.models import preset
 ERRORS = [
     ({"n_heads": 5}, "n_heads=5 must divide d_model=512; try n_heads=4, or set d_head"),
     ({"n_kv_heads": 3}, "n_kv_heads=3 must divide n_heads=8; try n_kv_heads=2"),
-    ({"norm": "batch"}, "norm='batch' is not a choice; choose one of 'layer', 'rms'"),
-    ({"positions": "rotery"}, "positions='rotery' is not a choice; did you mean 'rotary'?"),
+    ({"norm": "batch"}, "norm='batch' is not a valid choice; choose one of 'layer', 'rms'"),
+    ({"positions": "rotery"}, "positions='rotery' is not a valid choice; did you mean 'rotary'?"),
     ({"bias": 1}, "bias=1 must be true or false; write true or false"),
     ({"p_dropout": "0.1"}, "p_dropout='0.1' must be a number; write it without quotes"),
     ({"d_model": 0}, "d_model=0 must be a whole number of at least 1; try d_model=1"),

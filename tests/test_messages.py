@@ -466,7 +466,7 @@ def test_a_file_with_zero_bytes_is_no_text(content: bytes, said):
 def test_a_nested_file_of_translations_is_said_to_be_one(said):
     inner = {"open": "Open", "close": "Close", "help": {"about": "About"}}
     write("en.json", json.dumps({"menu": inner}))
-    assert "(i18n JSON), and no table of rows" in said("new", "mine", "--table", "en.json")
+    assert "(i18n JSON), not a table of rows" in said("new", "mine", "--table", "en.json")
 
 
 @pytest.mark.parametrize(

@@ -406,8 +406,16 @@ def test_what_cannot_be_is_refused(here: Path, capsys, arguments: list[str], mes
     ("key", "value", "message"),
     [
         ("train.steps", "two", "train.steps='two' has the wrong type; write a whole number"),
-        ("model.norm", "batch", "model.norm='batch' is not a choice; write one of 'layer', 'rms'"),
-        ("data.clean", "[dupes]", "is not a choice; write a list of some of 'copy', 'swapped'"),
+        (
+            "model.norm",
+            "batch",
+            "model.norm='batch' is not a valid choice; write one of 'layer', 'rms'",
+        ),
+        (
+            "data.clean",
+            "[dupes]",
+            "is not a valid choice; write a list of some of 'copy', 'swapped'",
+        ),
         ("train.compile", "maybe", "train.compile='maybe' has the wrong type; write true or false"),
     ],
 )

@@ -23,8 +23,8 @@ WORDS = {
         {"normal": "", "skewed": ", skewed"},
         {
             "percentile bootstrap of seeds": "percentile bootstrap of seeds",
-            "t over seeds": "Student's, over seeds",
-            "t over seeds and sentences": "**Student's, over seeds and sentences**",
+            "t over seeds": "Student's t, over seeds",
+            "t over seeds and sentences": "**Student's t, over seeds and sentences**",
         },
     ),
     "zh": (

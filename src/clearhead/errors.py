@@ -13,8 +13,8 @@ MAX_MESSAGE = 4000
 MAX_VALUE = 200
 """The highest number of characters of a value in a message."""
 MAX_WORD = 100
-"""The highest number of characters of a word that may be mistyped: the search for the nearest word
-takes long for more."""
+"""The highest number of characters of a word that may be mistyped: for longer words, the search for
+the nearest word takes too long."""
 
 START, BETWEEN, END = "\ufdd0", "\ufdd1", "\ufdd2"
 """Around a mention in a text, and between its fields. Unicode keeps these characters for use inside

@@ -300,7 +300,7 @@ def test_what_would_be_ignored_or_misread_is_refused(tmp_path: Path):
     with pytest.raises(ClearheadError, match="against= does not apply to a language model"):
         ch.evaluate(decoder, text=["a"], against="nowhere")
     with pytest.raises(
-        ClearheadError, match="document='File' is not a choice; did you mean 'file'"
+        ClearheadError, match="document='File' is not a valid choice; did you mean 'file'"
     ):
         ch.evaluate(decoder, text=["a"], document="File")  # pyright: ignore
     with pytest.raises(ClearheadError, match="give one of its columns"):

@@ -138,7 +138,10 @@ def test_an_encoder_generates_nothing():
         (lambda: BeamConfig(patience=0.0), "patience=0.0 must be above 0"),
         (lambda: BeamConfig(diversity=-1.0), "diversity=-1.0 must be at least 0"),
         (lambda: DecodeConfig(max_new=-1), "max_new=-1 must be a whole number of at least 0"),
-        (lambda: DecodeConfig(window="glide"), "window='glide' is not a choice; did you mean 'sl"),
+        (
+            lambda: DecodeConfig(window="glide"),
+            "window='glide' is not a valid choice; did you mean 'sl",
+        ),
     ],
 )
 def test_a_setting_that_makes_no_sense_is_refused(make, message):

@@ -96,7 +96,7 @@ def test_afterwards_the_model_is_as_it_was():
     [
         (["decoder.layers.9.self_attention.heads:0"], "zero", "cannot be switched off"),
         (["logits"], "zero", "cannot be switched off"),
-        ([], "median", "is not a choice"),
+        ([], "median", "is not a valid choice"),
     ],
 )
 def test_what_cannot_be_switched_off_is_refused(off: list[str], replace, complaint: str):

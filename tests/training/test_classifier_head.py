@@ -362,7 +362,7 @@ def test_a_damaged_tokenizer_of_a_classifier_is_named(tmp_path: Path):
     KINDS["bert classifier"].make().save_pretrained(tmp_path / "theirs")
     path = tmp_path / "theirs" / "tokenizer.json"
     path.write_text(json.dumps({**json.loads(path.read_text()), "post_processor": None}))
-    with pytest.raises(FolderError, match="puts 0 tokens before a text and 0 behind it"):
+    with pytest.raises(FolderError, match="puts 0 tokens before a text and 0 after it"):
         ch.import_model(tmp_path / "theirs", tmp_path / "ours")
 
 

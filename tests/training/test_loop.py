@@ -105,7 +105,7 @@ def test_not_finite_steps_are_skipped_up_to_a_limit(text: Corpus, tmp_path: Path
     trained = go(recipe, text, tmp_path / "run", before=plant_nan_at(3, 4, 7, where="loss"))
     assert trained.ending.finished and trained.run.state.step == 9
     assert [line["step"] for line in trained.lines if "skipped" in line] == [3, 4, 7]
-    with pytest.raises(NotFiniteError, match="3 such in a row"):
+    with pytest.raises(NotFiniteError, match="3 such steps in a row"):
         go(recipe, text, tmp_path / "bad", before=plant_nan_at(3, 4, 5, where="gradient"))
 
 

@@ -73,7 +73,7 @@ def test_a_rate_is_finite_and_never_negative_far_beyond_the_end(schedule: str):
         ({"schedule": "wsd"}, r"decay_steps=0 must be above 0 with schedule='wsd'; try"),
         ({"schedule": "wsd", "decay_steps": 950}, "decay_steps=950 and warmup_steps=100 are more"),
         ({"schedule": "noam", "warmup_steps": 0}, "warmup_steps=0 must be above 0"),
-        ({"schedule": "cosin"}, "schedule='cosin' is not a choice; did you mean 'cosine'"),
+        ({"schedule": "cosin"}, "schedule='cosin' is not a valid choice; did you mean 'cosine'"),
         ({"lr": 0.0}, "lr=0.0 must be above 0"),
         ({"label_smoothing": 1.0}, "label_smoothing=1.0 must be at least 0 and below 1"),
         ({"patience": 3}, "validate_every=0 must be above 0 where"),

@@ -255,7 +255,7 @@ def _perplexity_of_split(
 def _perplexity_of_lines(
     model: TokenizedModel, options: LanguageModelEvaluation, text: LinesGiven | None
 ) -> Perplexity:
-    lines = given_lines("text", text, "the text to be expected")
+    lines = given_lines("text", text, "the expected text")
     texts = ["\n".join(lines)] if options.document == "file" else lines
     first = model.opened.codec.start_ids(options.start)
     return perplexity(

@@ -97,7 +97,9 @@ def measure(model: TokenizedModel, split: str | None, settings: Mapping[str, Any
     """Measure what suits the kind of the model. The method `evaluate` of a model calls this
     function too."""
     if split not in (None, "train", "valid", "test"):
-        raise ConfigError("split", split, "is not a choice", "give 'train', 'valid' or 'test'")
+        raise ConfigError(
+            "split", split, "is not a valid choice", "give 'train', 'valid' or 'test'"
+        )
     if model.opened.translates:
         options, texts = _options_and_texts(TRANSLATOR, settings)
         _check_split(model, split, texts)

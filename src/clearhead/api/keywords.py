@@ -55,7 +55,7 @@ def takes(*options: type) -> Callable[[F], F]:
 
 
 def refuse_more(more: Sequence[object], example: str) -> None:
-    """Raises for arguments behind the texts that were given without their names. Type checkers see
+    """Raises for arguments after the texts that were given without their names. Type checkers see
     such a mistake without this."""
     if more:
         raise InputError(

@@ -13,7 +13,7 @@ _log = logging.getLogger("clearhead")
 
 
 def warn_of_other_language(texts: Sequence[str], model: str, *, side: str = "source") -> bool:
-    """Warn if the texts clearly are in another language than the one that a model of this name
+    """Warn if the texts are clearly not in the language that a model of this name
     translates from (or into, on the side "target"). Returns whether it warned."""
     pair = pair_in_name(model)
     if pair is None:

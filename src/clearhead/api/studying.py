@@ -49,7 +49,7 @@ COSTS = "costs.json"
 STEPS_OF_TIME = 30  # timed where they decide the budget: batches differ by a tenth in their time
 PAIRINGS = {
     True: "the differences between paired runs",
-    False: "the runs of an arm that sees other samples than the baseline",
+    False: "the runs of an arm whose samples differ from the baseline's",
 }
 """The noise that hides a difference, by whether the runs of an arm and of the baseline are
 paired."""

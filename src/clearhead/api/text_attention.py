@@ -31,7 +31,7 @@ def text_attention(
     """Compute what `TextModel.attention` returns. The page shows the model as `name`."""
     if too_long not in get_args(TooLong):
         remedy = nearest(str(too_long), get_args(TooLong))
-        raise InputError(f"too_long={too_long!r:.60} is not a choice; {remedy}")
+        raise InputError(f"too_long={too_long!r:.60} is not a valid choice; {remedy}")
     model, codec = opened.model, opened.codec
     if not text.strip():
         raise InputError("the text is empty; give some text to look at")

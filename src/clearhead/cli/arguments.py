@@ -28,7 +28,9 @@ class Arguments(argparse.ArgumentParser):
             remedy = f"give one, such as {match[1]} {such}" if such else help_text
             raise ClearheadError(f"{match[1]} {match[3]} is not {what}; {remedy}")
         if match := _WRONG_WORD.fullmatch(message):
-            raise ClearheadError(f"{match[1]} {match[2]} is not a choice; choose from {match[3]}")
+            raise ClearheadError(
+                f"{match[1]} {match[2]} is not a valid choice; choose from {match[3]}"
+            )
         if match := _NO_VALUE.fullmatch(message):
             raise ClearheadError(f"{match[1]} needs a value; {help_text}")
         if match := _MISSING.fullmatch(message):

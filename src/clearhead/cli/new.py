@@ -22,8 +22,8 @@ from clearhead.intake.own_text import OwnText
 CALLS = recipe_for
 SAY_WHAT = "say what it is: --source and --target, --text, --table or --label"
 SKIPPABLE: tuple[InvalidInput, ...] = ("invalid-utf8", "malformed")
-"""Blank and too long lines are skipped anyway, and files that are not parallel line by line are
-refused."""
+"""Blank lines and lines that are too long are skipped anyway, and files that are not parallel line
+by line are refused."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -35,7 +35,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         type=Path,
         nargs="+",
         metavar="FILE",
-        help="or: text for a language model; a folder means all .txt and .text files in it, also "
+        help="or: text for a language model; a folder means all .txt and .text files in it, even "
         "packed (.gz, .zst)",
     )
     parser.add_argument(

@@ -71,7 +71,7 @@ def progress_bars(console: TextConsole) -> Bars:
 
 
 class ShowProgress:
-    """Shows one bar for each stage; the stages stand in the order in which they began."""
+    """Shows one bar for each stage; the stages are in the order in which they began."""
 
     def __init__(self, bars: Bars) -> None:
         self.bars = bars

@@ -29,7 +29,7 @@ def add_quiet(parser: argparse.ArgumentParser) -> None:
 
 @contextmanager
 def showing_stages(namespace: argparse.Namespace) -> Iterator[None]:
-    """Inside the block, announce work that takes long on standard error."""
+    """Inside the block, announce long work on standard error."""
     if namespace.quiet:
         yield
         return

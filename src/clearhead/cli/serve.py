@@ -33,9 +33,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--allow-origin",
         action="append",
         metavar="ORIGIN",
-        help=(
-            "a site whose pages may send requests, such as https://example.org; may be given again"
-        ),
+        help=("a site whose pages may send requests, such as https://example.org; may be repeated"),
     )
     group = parser.add_argument_group("limits")
     add_options(group, RequestLimits, metavars={"seconds": "S", "client_seconds": "S"})

@@ -1,6 +1,6 @@
 """Settings as the command line spells them. The library says `beam=2`, `prepared=…` or
-`clearhead.prepare(…, overwrite=True)`; who typed a command reads `--beam 2`, `--prepared FOLDER` or
-`clearhead prepare … --overwrite`."""
+`clearhead.prepare(…, overwrite=True)`; whoever typed a command reads `--beam 2`, `--prepared
+FOLDER` or `clearhead prepare … --overwrite`."""
 
 import argparse
 import ast
@@ -22,7 +22,7 @@ VERBS = {
     "recipe_for": "new",
     "study.run": "study run",
 }
-"""The verbs of functions that have another name than their verb."""
+"""The verbs of functions whose name differs from the verb."""
 _options: dict[str, _Option] = {}
 """The options of the command that runs, by the names that they have in Python."""
 

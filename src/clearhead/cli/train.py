@@ -1,6 +1,6 @@
 """Trains a recipe's model. Text that is not prepared is prepared first. If the run is stopped or
 killed at any moment, the same command resumes from the newest checkpoint. Exit codes: 0 if the run
-has reached its last step (under torchrun, also if it was stopped); 75 if it was stopped earlier (by
+has reached its last step (under torchrun, even if it was stopped); 75 if it was stopped earlier (by
 a signal or max_minutes); 2 after a user error: fix it and run again."""
 
 import argparse

@@ -173,7 +173,10 @@ def _translate_lines(namespace: argparse.Namespace, model: TextModel) -> int:
     translator = _LineTranslator(namespace, model)
     find_translations(model, [], translator.options)  # raises before a line is read
     if namespace.details and model.calibration is None:
-        missing = "no confidence: the model is not calibrated; do that with: clearhead calibrate"
+        missing = (
+            "no confidence, because the model is not calibrated; calibrate it with: "
+            "clearhead calibrate"
+        )
         print(f"{missing} {namespace.model}", file=sys.stderr)
     if is_typed(namespace):
         greeting = "A line is translated when you press Enter; Ctrl-D ends."

@@ -38,7 +38,9 @@ def check_choices(config: object) -> None:
             _check_texts(field.name, value, get_args(hint)[0])
         words = get_args(hint)
         if words and all(isinstance(word, str) for word in words) and value not in words:
-            raise ConfigError(field.name, value, "is not a choice", nearest(str(value), words))
+            raise ConfigError(
+                field.name, value, "is not a valid choice", nearest(str(value), words)
+            )
 
 
 def _check_texts(name: str, value: object, kind: Any) -> None:

@@ -109,7 +109,7 @@ class BeamConfig:
     """What a text's log-probability is divided by: nothing ("none"), length^alpha ("average"), or
     ((5 + length) / 6)^alpha ("gnmt", Wu et al. 2016). The end counts as a token."""
     alpha: float = 1.0
-    """Exponent of the length penalty. 0 is no penalty; larger values give longer texts."""
+    """Exponent of the length penalty. 0 means no penalty; larger values give longer texts."""
     patience: float | None = 1.0
     """The search ends when patience · width texts have ended (Kasai et al. 2022), or sooner if no
     unfinished text can still reach the n best. None: it ends only when no unfinished text can."""

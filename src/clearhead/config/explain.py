@@ -1,5 +1,6 @@
-"""What each key of a recipe means. The explanation of a field stands under it in its dataclass, and
-nowhere else: `clearhead describe`, `clearhead new` and the table of options all print that text."""
+"""What each key of a recipe means. The explanation of a field is written under it in its dataclass,
+and nowhere else: `clearhead describe`, `clearhead new` and the table of options all print that
+text."""
 
 import ast
 import inspect

@@ -324,7 +324,7 @@ def _type_error(message: str, tables: dict[str, Any], overrides: dict[str, str])
     hint = get_type_hints(SECTIONS[section])[name]
     key = f"{section}.{name}"
     value = overrides.get(key, tables.get(section, {}).get(name))
-    rule = "is not a choice" if _choices(hint) else "has the wrong type"
+    rule = "is not a valid choice" if _choices(hint) else "has the wrong type"
     return ConfigError(key, value, rule, f"write {in_words(hint)}")
 
 

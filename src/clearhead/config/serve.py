@@ -48,7 +48,7 @@ class ServeOptions:
         levels = get_args(LogLevel)
         if self.log_level not in levels:
             remedy = nearest(str(self.log_level), levels)
-            raise ConfigError("log_level", self.log_level, "is not a choice", remedy)
+            raise ConfigError("log_level", self.log_level, "is not a valid choice", remedy)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -27,7 +27,7 @@ class PrepareOptions:
     processes: int | None = None
     """Number of processes that encode; not given: one per core."""
     overwrite: bool = False
-    """Replace prepared data that exist."""
+    """Replace existing prepared data."""
 
     def __post_init__(self) -> None:
         check_choices(self)
@@ -50,7 +50,7 @@ class TrainOptions:
     """Folder of the prepared data; not given: prepared/RECIPE."""
     threads: int | None = None
     """Number of processor threads to compute with; not given: a new run times a few steps with one,
-    with half and with all of them, and keeps the fastest number, also when it resumes."""
+    with half and with all of them, and keeps the fastest number, even when it resumes."""
 
     def __post_init__(self) -> None:
         _check_threads(self.threads)

@@ -94,7 +94,7 @@ class TrainConfig:
     validation at all."""
     also_validate: tuple[str, ...] = ()
     """Prepared folders whose validation splits are measured as well. Each loss is shown as
-    NAME_loss. It tells how much of its first text a model remembers that starts from another
+    NAME_loss. It tells how much of its first text is remembered by a model that starts from another
     model."""
     translate_valid: int = 0
     """Pairs only: each validation translates this many sentences of the validation split

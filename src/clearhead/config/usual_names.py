@@ -1,4 +1,4 @@
-"""Finds the key of a recipe that somebody means who writes it as other software does."""
+"""Finds which key of a recipe is meant when somebody writes the name that other software uses."""
 
 from collections.abc import Sequence
 
@@ -78,15 +78,15 @@ WITHOUT_KEY = {
     **dict.fromkeys(("device", "gpu", "gpus", "cuda", "accelerator"), _DEVICE),
     **dict.fromkeys(("out", "output", "output_dir", "save_dir", "out_dir", "run_dir"), _FOLDER),
 }
-"""Names of settings in other software that are no keys here, and what to do instead."""
+"""Names of settings in other software that are not keys here, and what to do instead."""
 LIKE_ENOUGH = 0.75
-"""How alike a typing error and a key must be, behind the dot: words of the same length with one
-wrong letter in four are."""
+"""How alike a mistyped word and a key must be, after the dot: words of the same length with one
+wrong letter in four are alike enough."""
 
 
 def remedy_for_key(word: str, keys: Sequence[str], *, before: str = "") -> str | None:
     """Say which of the keys (`train.lr`) a wrong one probably means; None: impossible to tell.
-    `before` stands before each key, such as the dashes of the command line."""
+    `before` is put before each key, for example the dashes of the command line."""
     name = word.rpartition(".")[2].lower().replace("-", "_")
     if name in WITHOUT_KEY:
         return WITHOUT_KEY[name]

@@ -79,7 +79,7 @@ class _Numbers(dict[str, str]):
 
 
 def wrap(text: str, width: int = WIDTH - 2) -> list[str]:
-    """Break text into lines of at most this width. Chinese text has no blanks to break at, and each
+    """Break text into lines of at most this width. Chinese text has no spaces to break at, and each
     character is two columns wide."""
     if cell_len(text) == len(text):
         return textwrap.wrap(text, width)

@@ -106,7 +106,7 @@ class Corpus:
 
     @property
     def strips(self) -> bool:
-        """Tell whether blanks at the ends of the texts were removed (`data.strip`)."""
+        """Tell whether white space at the ends of the texts was removed (`data.strip`)."""
         return self.manifest.data.get("strip") is not False
 
     @property

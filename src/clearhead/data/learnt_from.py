@@ -62,7 +62,7 @@ class LearntFrom:
 
 def pieces_of(text: str) -> list[str]:
     """Return the words of a text, without the punctuation at their edges. A run of characters
-    without blanks, as in Chinese, gives its characters in pairs."""
+    without spaces, as in Chinese, gives its characters in pairs."""
     pieces: dict[str, None] = {}
     for run in text.split():
         word = run.strip(_EDGES) or run

@@ -79,7 +79,7 @@ def is_text_of_run(folder: Path, inputs: list[dict[str, Any]]) -> bool:
 
 
 def check_text_of_run(folder: Path, config: DataConfig, split: str) -> None:
-    """Raises if a held-out split would be drawn from other files than the run's: it could contain
+    """Raises if a held-out split would be drawn from files other than the run's: it could contain
     lines on which the run was trained."""
     noted = folder / TEXT_FILES
     inputs = read_note(noted).get("inputs", ())

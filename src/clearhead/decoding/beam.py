@@ -3,12 +3,12 @@ step.
 
 These are the rules on points where implementations differ:
 
-- At each step all continuations of all hypotheses are ranked (`ranking.rank`). An end that stands
-  among the `width` best is a finished text; the best `width` others stay (`SentenceBeam.extend`).
+- At each step all continuations of all hypotheses are ranked (`ranking.rank`). An end that is among
+  the `width` best is a finished text; the best `width` others stay (`SentenceBeam.extend`).
 - At `max_new` tokens, or where the window or the constraint ends, a hypothesis is finished too.
-- A finished text's score is its log-probability over the length penalty, its end included. Equal
-  scores stand in the order in which they were found; equal continuations, the one of the better
-  hypothesis first, then the one with the lower id.
+- A finished text's score is its log-probability over the length penalty, its end included. Texts
+  with equal scores are in the order in which they were found; of equal continuations, the one of
+  the better hypothesis comes first, then the one with the lower id.
 - The search of a sentence ends when patience · width texts have finished, or when no unfinished
   hypothesis can reach the n best (`SentenceBeam.is_settled`), whichever is first.
 """

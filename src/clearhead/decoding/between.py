@@ -31,7 +31,7 @@ def _with_words(text: MaskedText) -> list[str]:
 
 
 def _joined(text: MaskedText, answers: dict[str, Output]) -> Output:
-    """Join the text with its translated pieces. Each piece keeps the blanks at its ends."""
+    """Join the text with its translated pieces. Each piece keeps the white space at its ends."""
     written = [
         piece.replace(piece.strip(), answers[piece].text.strip())
         if isinstance(piece, str) and piece in answers

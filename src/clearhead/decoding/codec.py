@@ -23,14 +23,14 @@ class Codec:
     ids: TokenIds
 
     def as_in_training(self, text: str) -> str:
-        """Return a text in the form of prepared data: without blanks at its ends, unless the model
-        was trained with them. A prompt keeps its blanks, because the model continues it where it
-        ends."""
+        """Return a text in the form of prepared data: without white space at its ends, unless the
+        model was trained with it. A prompt keeps its white space, because the model continues it
+        where it ends."""
         return text.strip() if self.ids.strip else text
 
     def stripped(self, output: Output) -> Output:
-        """Return an output without blanks at the ends of its text, if the model was trained without
-        them."""
+        """Return an output without white space at the ends of its text, if the model was trained
+        without it."""
         return replace(output, text=self.as_in_training(output.text))
 
     @property
@@ -113,7 +113,7 @@ class Codec:
         choices = {"auto": own, "none": None, "bos": self.ids.bos, "eos": self.ids.eos}
         if not isinstance(start, str) or start not in choices:
             raise InputError(
-                f"{setting('start', start)} is not a choice; {nearest(str(start), choices)}"
+                f"{setting('start', start)} is not a valid choice; {nearest(str(start), choices)}"
             )
         first = choices[start]
         if start in ("bos", "eos") and first is None:

@@ -285,7 +285,7 @@ def engine_of(
     ):
         if value not in choices:
             raise InputError(
-                f"{setting(name, value)} is not a choice; {nearest(str(value), choices)}"
+                f"{setting(name, value)} is not a valid choice; {nearest(str(value), choices)}"
             )
     if engine == "ctranslate2":
         return CTranslate2Engine(model_folder, precision=precision, folder=folder, own=model)

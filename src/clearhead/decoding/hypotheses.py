@@ -71,7 +71,7 @@ class SentenceBeam:
         end_of: EndOf,
         beam: BeamConfig,
     ) -> None:
-        """Fill the next `width` slots from ranked continuations. An end that stands among the
+        """Fill the next `width` slots from ranked continuations. An end that is among the
         `width` best of them is a finished text; the best `width` others continue."""
         full = len(self.slots) + width
         for rank, candidate in enumerate(ranked):
@@ -103,11 +103,11 @@ class SentenceBeam:
         """Tell whether no unfinished hypothesis can still be among the n best, or the beam's
         patience is over.
 
-        Proof: a text that comes of a hypothesis with log-probability t ≤ 0 has a log-probability of
-        at most t, since every further token adds log p, which is at most 0, and a length of at most
-        `max_tokens`. The normaliser does not fall with the length, so that its score is at most t /
-        normaliser(max_tokens). Where the n-th best finished score is no less, nothing displaces it.
-        """
+        Proof: a text that continues a hypothesis with log-probability t ≤ 0 has a log-probability
+        of at most t, since every further token adds log p, which is at most 0, and a length of at
+        most `max_tokens`. The normaliser does not fall with the length, so that its score is at
+        most t / normaliser(max_tokens). Where the n-th best finished score is no less, nothing
+        displaces it."""
         best = max(self.totals())
         if best == -inf:
             return True

@@ -46,7 +46,7 @@ class Output:
     @property
     def mean_probability(self) -> float:
         """The geometric mean of the probabilities of the tokens. If an engine gives only a score,
-        this is the probability for which the score stands."""
+        this is the probability that the score implies."""
         log_probs = self.log_probs or [self.score]
         return exp(min(0.0, sum(log_probs) / len(log_probs)))
 
@@ -59,7 +59,7 @@ class Output:
 
     @property
     def pieces(self) -> list[str]:
-        """Return each token as text, with signs for blanks and line ends."""
+        """Return each token as text, with signs for spaces and line ends."""
         if self.tokenizer is None:
             raise InputError(
                 "these tokens have no tokenizer; decode them with the model's tokenizer"

@@ -11,7 +11,7 @@ from clearhead.decoding.results import AnsweredText, Output, StopReason, joint_t
 from clearhead.errors import ClearheadError, InputError
 
 WITHOUT_BLANKS = frozenset({"zh", "ja", "th", "lo", "km", "my", "bo", "dz"})
-"""Languages that put no blank between two sentences."""
+"""Languages that put no space between two sentences."""
 # A run of blanks is matched only from its first: matching from each blank would take quadratic
 # time.
 _LINE_ENDS = re.compile(r"((?<!\s)\s*[\r\n\v\f\x1c-\x1e\x85\u2028\u2029]\s*)")
@@ -54,8 +54,8 @@ class SplitText:
     """The text before the first sentence, between each two sentences, and after the last."""
 
     def joined(self, translated: Sequence[str], joint: str) -> str:
-        """Join the translated sentences in the form of the text, with its line ends and the blanks
-        at both ends. Inside a line, `joint` stands between two sentences."""
+        """Join the translated sentences in the form of the text, with its line ends and the white
+        space at both ends. Inside a line, `joint` is put between two sentences."""
         parts = [self.between[0]]
         for index, sentence in enumerate(translated):
             gap = self.between[index + 1]
@@ -70,8 +70,9 @@ Fits = Callable[[str], bool]
 
 def split_text(text: str, language: str, fits: Fits, *, strip: bool = True) -> SplitText:
     """Split a text in this language into sentences. Lines are never joined. A sentence that does
-    not fit is split at a mark or a blank near its middle, or anywhere if it has none. Without
-    `strip`, the blanks at the ends of a line belong to its first and its last sentence."""
+    not fit is split at a punctuation mark or a space near its middle, or anywhere if it has
+    neither. Without `strip`, the white space at the ends of a line belongs to its first and its
+    last sentence."""
     sentences: list[str] = []
     between = [""]
 

@@ -51,7 +51,7 @@ class Signature:
     needed: list[str]
     """The arguments without a default."""
     sequences: list[str]
-    """Arguments that may be tokens: they are no mask, no length and no position."""
+    """Arguments that may be tokens: they are not a mask, a length or a position."""
 
     @classmethod
     def of(cls, patient: Patient) -> "Signature":
@@ -181,7 +181,8 @@ class WithPlaces(WayOfCalling):
     although that argument has a default."""
 
     def forms(self, signature: Signature, plain: Form) -> Iterator[Shown]:
-        """Yield forms with positions for all rows at once, and for each row."""
+        """Yield a form with one row of positions for all rows, and one with a row of positions for
+        each row."""
         for name in [n for n in PLACES if n in signature.named and n not in signature.needed]:
             shown = f"logits = model({signature.first}, {name}=…)"
             yield replace(plain, places=name), shown

@@ -1,4 +1,4 @@
-"""Copies of a model that share nothing with it, also where `copy.deepcopy` fails."""
+"""Copies of a model that share nothing with it, even where `copy.deepcopy` fails."""
 
 import copy
 import types

@@ -45,7 +45,7 @@ _SETTINGS = {
     "beams": ("num_beams", "n_beams", "beam_size", "beam_width", "beams"),
 }
 NEVER = -1
-"""An end that is no token of any vocabulary."""
+"""An end that is not a token of any vocabulary."""
 # What is passed to arguments that generation cannot do without.
 _USUAL = {"eos": NEVER, "temperature": 1.0, "beams": 1}
 

@@ -45,7 +45,7 @@ class Patient:
     scores_tokens: bool = True
     """True if the output scores the vocabulary; it is not states, tags or classes."""
     pooled: bool = False
-    """True if the model returns one vector for a whole sequence, which stands at each of its
+    """True if the model returns one vector for a whole sequence, which is repeated at each of its
     positions."""
     one_sequence: bool = False
     """True for an encoder-decoder whose source and target are one argument."""

@@ -1,4 +1,4 @@
-"""Keeps what a model's own code prints out of the report, and counts its lines."""
+"""Keeps the output of a model's own code out of the report, and counts its lines."""
 
 import contextlib
 import io
@@ -36,7 +36,7 @@ class Printed(io.TextIOBase):
 
 @contextlib.contextmanager
 def captured() -> Iterator[Printed]:
-    """Keep everything that is printed inside the block from standard output."""
+    """Keep from standard output everything that is printed inside the block."""
     printed = Printed()
     with contextlib.redirect_stdout(printed):
         yield printed

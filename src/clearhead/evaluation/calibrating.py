@@ -18,7 +18,7 @@ from clearhead.interop.calibration import Calibration
 
 Numbers = NDArray[np.float64]
 FEWEST = 50
-"""The fewest sentences for a curve; one through fewer means little."""
+"""The lowest number of sentences for a curve; a curve through fewer sentences means little."""
 N_FOLDS = 5
 N_GROUPS = 10
 RIDGE = 1e-3
@@ -31,7 +31,7 @@ class JudgedTranslation(NamedTuple):
     """A translation of held-out text."""
 
     log_prob: float
-    """The mean of a token."""
+    """The mean log-probability of a token."""
     n_tokens: int
     quality: float
     """The chrF++ of the translation, from 0 to 1."""

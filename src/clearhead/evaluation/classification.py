@@ -65,7 +65,7 @@ def label_probabilities(
     model: LabelModel, batch: LabelledBatch | ClassBatch, label_ids: Sequence[int]
 ) -> Float[Tensor, "rows labels"]:
     """Return the probability of each label for each row, among the labels alone: other tokens are
-    no answers."""
+    not answers."""
     with evaluating(model.modules()):
         if isinstance(model, Classifier):
             logits = model(batch.inputs)
@@ -90,7 +90,7 @@ def label_texts(
     the texts in messages."""
     if too_long not in get_args(TooLongSource):
         remedy = nearest(str(too_long), get_args(TooLongSource))
-        raise ConfigError("too_long", too_long, "is not a choice", remedy)
+        raise ConfigError("too_long", too_long, "is not a valid choice", remedy)
     longest = model.config.max_length
     rows: dict[int, list[int]] = {}
     for index, text in enumerate(texts):

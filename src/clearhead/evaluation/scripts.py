@@ -1,5 +1,5 @@
 """Chooses BLEU's tokenizer by the script of the references: a BLEU of words says nothing about text
-without blanks."""
+without spaces."""
 
 import importlib.util
 import re

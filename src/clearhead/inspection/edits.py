@@ -207,7 +207,7 @@ class Edit:
 
 
 def zero(name: str, **where: Unpack[Where]) -> Edit:
-    """An edit that replaces an activation by zeros. For a head that is seldom a neutral value:
+    """An edit that replaces an activation by zeros. For a head, zero is seldom a neutral value:
     compare with `put(name, mean_of(…))`."""
     return Edit(name, "zero", lambda x, _: x.zero_(), **where)
 

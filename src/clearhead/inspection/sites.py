@@ -41,7 +41,7 @@ class Site(NamedTuple):
     module: nn.Module
     how: How
     tower: TowerName
-    """The tower whose tokens stand along the length."""
+    """The tower whose tokens the length counts."""
     n_heads: int = 0
 
 

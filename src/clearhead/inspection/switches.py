@@ -47,7 +47,7 @@ def see_without(
     """Make the document of a run without these heads and sublayers. Its `effect` holds the whole
     model's text, and the log-probability of that text with and without them."""
     if replace not in get_args(Replacement):
-        rule = "is not a choice"
+        rule = "is not a valid choice"
         raise ConfigError("replace", replace, rule, nearest(replace, get_args(Replacement)))
     model = subject.model
     heads = _chosen_heads(model, off)

@@ -23,7 +23,7 @@ class Entry(NamedTuple):
     """The description of a tensor, besides its shape."""
 
     section: str
-    """The section of "Attention Is All You Need"; empty: it is not in the paper."""
+    """The section of "Attention Is All You Need"; empty if the tensor is not in the paper."""
     formula: str
     symbols: str
     function: Any

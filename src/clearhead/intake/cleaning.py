@@ -223,7 +223,7 @@ def is_placeholder(text: str) -> bool:
 
 
 def _says_something(text: str) -> bool:
-    """Tell whether a text is a sentence: a few words, or as many characters without blanks."""
+    """Tell whether a text is a sentence: a few words, or as many characters without spaces."""
     return len(text.split()) > 3 or (" " not in text.strip() and sum(map(str.isalpha, text)) > 5)
 
 
@@ -240,7 +240,7 @@ def broken_markup(source: str, target: str) -> str | None:
     tags = [Counter(map(str.lower, _names(text))) for text in (source, target)]
     if tags[0] != tags[1]:
         name = next(iter((tags[0] - tags[1]) + (tags[1] - tags[0])))
-        return f"the tag <{name}> is not as often on both sides"
+        return f"the tag <{name}> does not occur equally often on both sides"
     for text in (source, target):
         opened_tags = Counter[str]()
         for closing, name in _TAG.findall(text):
@@ -249,7 +249,10 @@ def broken_markup(source: str, target: str) -> str | None:
             opened_tags[name] += -1 if closing else 1
     if bool(_CUT_TAG.search(source)) != bool(_CUT_TAG.search(target)):
         return "a tag is cut off"
-    for what, pattern in (("an entity is escaped twice", _TWICE), ("a tag has blanks", _SPACED)):
+    for what, pattern in (
+        ("an entity is escaped twice", _TWICE),
+        ("a tag contains spaces", _SPACED),
+    ):
         if pattern.search(source) or pattern.search(target):
             return what
     if source.count("`") % 2 != target.count("`") % 2:

@@ -75,7 +75,7 @@ class _Text:
         return True
 
     def has_more(self) -> bool:
-        """Tell whether anything but blanks follows; move past the blanks."""
+        """Tell whether anything but white space follows; move past the white space."""
         while True:
             while self.at < len(self.text) and self.text[self.at] in BLANKS:
                 self.at += 1

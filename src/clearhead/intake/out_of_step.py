@@ -29,7 +29,7 @@ class Shift(NamedTuple):
     """The index of the first of them."""
     stop: int
     lines: int
-    """How many lines later the target stands; it is negative if the target stands earlier."""
+    """How many lines later the target is; negative if the target is earlier."""
 
 
 def find_shift(source: Sequence[str], target: Sequence[str]) -> Shift | None:

@@ -169,7 +169,7 @@ def _as_task(
     is_label = len(chosen) == 2 and _is_label(values.get(chosen[1], []))
     if columns and len(chosen) == 2 and not is_label and _is_label(values.get(chosen[0], [])):
         raise DataError(
-            f"{path}: column {chosen[0]!r} has few different values, as labels have, but stands "
+            f"{path}: column {chosen[0]!r} has few different values, as labels have, but comes "
             f"first; the text is first and the label second: {setting('columns', [*chosen[::-1]])}"
         )
     chosen_task: Task = task or (
@@ -301,7 +301,7 @@ def _is_label(texts: list[str]) -> bool:
 
 def _is_text(texts: list[str]) -> bool:
     """Tell whether a column contains text, and not numbers, names of files, addresses and the like.
-    Most texts have letters and a blank, or are in a script without blanks. Bytes that are not UTF-8
+    Most texts have letters and a space, or are in a script without spaces. Bytes that are not UTF-8
     count as text too: prepare names their encoding."""
     prose = sum(
         any(letter.isalpha() or letter == "\ufffd" for letter in text)

@@ -60,7 +60,7 @@ RUSSIAN = re.compile(rb"[\xe0-\xff]?[\xa3\xc0-\xdf]+")
 ONE_BYTE = "a one-byte encoding of Europe"
 OF_EUROPE = (
     "where ENCODING is windows-1252 for Western Europe, windows-1250 or ISO-8859-2 for Polish, "
-    "Czech and Hungarian, windows-1254 for Turkish; read some lines of the result"
+    "Czech and Hungarian, windows-1254 for Turkish; check a few lines of the result"
 )
 
 
@@ -99,8 +99,8 @@ def check_head(path: Path, head: bytes) -> None:
 
 
 def check_encoding(path: Path, head: bytes) -> None:
-    """Raises if a file that begins with these bytes is packed, no text, or in an encoding of two
-    or four bytes. All other files may be lines of UTF-8, whatever the lines are."""
+    """Raises if a file that begins with these bytes is packed, is not text, or is in an encoding of
+    two or four bytes. All other files may be lines of UTF-8, whatever the lines are."""
     quoted = shlex.quote(str(path))  # users paste the commands
     is_packed_tar = head.startswith(GZIP) and path.name.lower().endswith((".tgz", ".tar.gz"))
     if is_packed_tar or head[TAR_AT : TAR_AT + len(TAR)] == TAR:  # also inside gzip
@@ -136,7 +136,7 @@ def _is_binary(text: str) -> bool:
 def _utf_16(head: bytes) -> str | None:
     """Return which UTF-16 this is, if it has no byte order mark. Half of the bytes of Western text
     are zeros. Chinese text has few zeros, some of them in the other half of a character (U+4E00),
-    but it has blanks, stops and line ends. Text that contains a zero by mistake has none of
+    but it has spaces, full stops and line ends. Text that contains a zero by mistake has none of
     these."""
     many = head.count(0) > len(head) // 8
     if 0 not in head or (not many and _is_utf_8(head)):

@@ -69,7 +69,7 @@ def _shift_in(data: DataConfig) -> str:
         n = abs(shift.lines)
         return (
             f"{names}: from about {at.where} on, the lines no longer belong together{end}: the "
-            f"{late} seems to stand {n} {'line' if n == 1 else 'lines'} too late; look for a "
+            f"{late} seems to come {n} {'line' if n == 1 else 'lines'} too late; look for a "
             f"missing line of the {early} there, or for one too many of the {late}"
         )
     return ""

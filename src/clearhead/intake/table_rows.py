@@ -172,7 +172,7 @@ def _refuse_one_object(path: Path, value: dict[str, Any]) -> None:
     if _has_only_texts(value) and _n_texts(value) > 2:
         raise DataError(
             f"{path} is one object with a text under each key, as programs keep their "
-            "translations (i18n JSON), and no table of rows; join it with the file of the other "
+            "translations (i18n JSON), not a table of rows; join it with the file of the other "
             "language (OTHER.json): jq -rs "
             "'.[1] as $other | .[0] | paths(strings) as $key | [getpath($key), ($other | "
             'getpath($key))] | select(all(.[]; type == "string")) | @tsv\' '

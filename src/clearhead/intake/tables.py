@@ -104,7 +104,7 @@ def read_csv(file: OpenedFile, sieve: Sieve) -> Iterator[Raw]:
             else:
                 what = f"the line has {len(cells)} column(s), but {expected} are expected"
                 if len(cells) > expected:
-                    what += ' (a text with a separator in it stands in quotes: "so, it is")'
+                    what += ' (put a text that contains a separator in quotes: "so, it is")'
                 sieve.reject("malformed", place, what)
         row += 1
         yield Raw(fields, place)

@@ -65,12 +65,12 @@ class TokenIds:
     prompt_start: int | None = None
     """The token that began each text in a language model's training."""
     strip: bool = True
-    """True if the texts of training had no blanks at their ends (`data.strip`)."""
+    """True if the training texts had no white space at their ends (`data.strip`)."""
 
     @classmethod
     def of_run(cls, tokenizer: Tokenizer, layout: Layout, *, task: str, strip: bool) -> "TokenIds":
         """Return the special tokens of a model that is trained with this tokenizer of the target,
-        on batches of this layout. `strip`: texts have no blanks at their ends."""
+        on batches of this layout. `strip`: texts have no white space at their ends."""
         start = tokenizer.bos_id
         return cls(
             bos=start,
@@ -105,7 +105,7 @@ def save_model(
     if not isinstance(model, nn.Module) or not hasattr(model, "config"):
         raise InputError(
             f"model={model!r:.60} is {type_of(model)}; give what clearhead.build_model "
-            "returned, or the .model of a loaded one"
+            "returned, or the `model` of what clearhead.load returned"
         )
     folder = as_path("folder", folder)
     tokenizer = None if tokenizer is None else as_path("tokenizer", tokenizer)

@@ -22,7 +22,7 @@ CLASSIFIER = "classifier"
 _WHAT = {
     "encoder-decoder": "translates a text into another",
     "decoder": "continues a text",
-    JOINED: "translates a text into another, which it writes behind it",
+    JOINED: "translates a text and writes the translation after it",
     "encoder": "fills in masked tokens",
     CLASSIFIER: "gives a text one of several labels",
 }
@@ -210,7 +210,7 @@ def write_readme(
             ]
         if ids.strip and kind in ("encoder-decoder", JOINED):
             lines += [
-                "Give it lines without blanks or a line break at their ends: it knows no others.",
+                "Give it lines without spaces or a line break at either end, as in its training.",
                 "",
             ]
     else:

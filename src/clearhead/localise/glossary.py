@@ -1,5 +1,5 @@
 """Terms that a translation has to use. Words are compared whole and without regard to case; in
-scripts without blanks, such as Chinese, characters are compared."""
+scripts without spaces, such as Chinese, characters are compared."""
 
 import csv
 import re
@@ -19,7 +19,7 @@ MAX_ENDING = 3
 """Letters that a term may have more at its end, where it is inflected."""
 HEADERS = (("source", "target"), ("source term", "target term"), ("term", "translation"))
 UNSPACED = "\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u9fff\uf900-\ufaff"
-"""Scripts without blanks between words: Thai, Lao, Burmese, Khmer, kana and Chinese."""
+"""Scripts without spaces between words: Thai, Lao, Burmese, Khmer, kana and Chinese."""
 _UNIT = re.compile(rf"[^\W{UNSPACED}]+|\s+|.", re.S)
 _SPACED = re.compile(rf"[^\W{UNSPACED}]")
 
@@ -67,7 +67,7 @@ class Glossary(Mapping[str, str]):
 
     def with_terms(self, pieces: Sequence[str | int]) -> PiecesWithTerms:
         """Split a text into pieces, with terms as pieces of their own: from the left, the longest
-        term first. The blank before a term belongs to it, as in most tokenizers."""
+        term first. The space before a term belongs to it, as in most tokenizers."""
         divided: list[str | int | Term] = []
         for piece in pieces:
             if isinstance(piece, int):
@@ -127,7 +127,7 @@ def is_used(target: str, text: str) -> bool:
 
 
 def with_blank(target: str) -> str:
-    """Return a term as it occurs inside a text: after a blank, if its script has blanks."""
+    """Return a term as it occurs inside a text: after a space, if its script has spaces."""
     return f" {target}" if _SPACED.match(target) else target
 
 

@@ -29,7 +29,7 @@ class MaskedText:
     spans: tuple[Span, ...]
     rules: SpanRules
     before: str = ""
-    """Blanks and line ends at the front: a translation has the same (gettext insists on it)."""
+    """Spaces and line ends at the front: a translation has the same (gettext insists on it)."""
     behind: str = ""
 
     @property
@@ -60,7 +60,7 @@ class MaskedText:
 
     def restore(self, pieces: Sequence[str | int]) -> str:
         """Put the spans back for their numbers in a translation's pieces. Arguments that have
-        changed places are numbered. Control characters, and what is no character, are left out
+        changed places are numbered. Control characters, and what is not a character, are left out
         unless the source has them."""
         numbers = [piece for piece in pieces if isinstance(piece, int)]
         taking = [number for number in numbers if self.spans[number].takes]

@@ -1,6 +1,6 @@
 """Positions of tokens (section 3.5): sinusoidal and learned ones, added to the embeddings.
 
-All kinds of positions, also those in `parts/later`, take the numbers of the positions as an
+All kinds of positions, including those in `parts/later`, take the numbers of the positions as an
 argument, so that padding on the left and cached tokens need no special case."""
 
 import math
@@ -53,7 +53,7 @@ def check_length(length: int, max_length: int) -> None:
 
 
 class SinusoidalPositions(nn.Module):
-    """The fixed table of positions. It is no parameter and is not saved with the weights."""
+    """The fixed table of positions. It is not a parameter and is not saved with the weights."""
 
     def __init__(
         self, n_positions: int, d_model: int, *, first: int, formula: Callable[[int, int], Tensor]

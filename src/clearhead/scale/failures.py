@@ -10,7 +10,7 @@ def best_interval(save: float, between_failures: float) -> float:
 
 
 def goodput(interval: float, save: float, restart: float, between_failures: float) -> float:
-    """Return the share of the time that ends up in the weights, with failures at any moment, also
+    """Return the share of the time that ends up in the weights, with failures at any moment, even
     while saving or restarting (Daly 2006, equation 20). A segment of training and saving is
     repeated until it is complete, and each failure costs a restart."""
     if math.isinf(between_failures):

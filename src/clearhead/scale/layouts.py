@@ -89,9 +89,9 @@ def candidate(
 
 def fastest(candidates: Sequence[LayoutCandidate]) -> LayoutCandidate | None:
     """Return the fastest of the layouts that fit. Layouts without tensor parallelism come first,
-    since utilisations are measured without it and the loss by its smaller products is not known;
-    then the lowest time counts. Of equal times, the fewest tensor-parallel ranks win, then the
-    largest micro-batches (kernels are faster with them), then the least memory."""
+    since utilisations are measured without it, and it is not known how much its smaller products
+    cost; then the lowest time counts. Of equal times, the fewest tensor-parallel ranks win, then
+    the largest micro-batches (kernels are faster with them), then the least memory."""
     return min(
         (candidate for candidate in candidates if candidate.fits),
         key=lambda candidate: (

@@ -73,7 +73,7 @@ class Moment:
 
 @dataclass(frozen=True, kw_only=True)
 class RankMemory:
-    """Bytes of one rank, at the three moments of a step at which they can be most."""
+    """Bytes of one rank, at the three moments of a step at which memory use can peak."""
 
     weights: float
     optimizer: float

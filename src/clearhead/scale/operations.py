@@ -93,7 +93,7 @@ def tensor_share(config: ModelConfig, group: int) -> ModelConfig:
 
 def share(shapes: Iterable[Shape], ranks: int) -> int:
     """Numbers that the first of the ranks holds. A tensor is dealt out by rows, and where they do
-    not divide, the first rank has the one more."""
+    not divide, the first rank holds the extra row."""
     return sum(-(-shape[0] // ranks) * math.prod(shape[1:]) for shape in shapes)
 
 

@@ -55,9 +55,13 @@ class LookRequest:
                 "off", len(self.off), f"must be at most {MAX_OFF} names", "send fewer"
             )
         if self.replace not in ("zero", "mean"):
-            raise ConfigError("replace", self.replace, "is not a choice", "try 'zero' or 'mean'")
+            raise ConfigError(
+                "replace", self.replace, "is not a valid choice", "try 'zero' or 'mean'"
+            )
         if self.language not in ("en", "zh"):
-            raise ConfigError("language", self.language, "is not a choice", "try 'en' or 'zh'")
+            raise ConfigError(
+                "language", self.language, "is not a valid choice", "try 'en' or 'zh'"
+            )
 
     def decoding(self) -> dict[str, Any]:
         """Return the settings that `finished_text` takes."""

@@ -31,7 +31,7 @@ NAMES = {
 }  # fmt: skip
 _AT_THE_END = re.compile(r"(?:^|[-_.\s])([a-z]{2,3}(?:-Hant)?)-([a-z]{2,3}(?:-Hant)?)$")
 MAX_CODE = 35
-"""The highest number of characters; a longer text is no code of a language (RFC 5646)."""
+"""The highest number of characters; a longer text is not a language code (RFC 5646)."""
 
 
 def pair_in_name(name: str) -> LanguagePair | None:

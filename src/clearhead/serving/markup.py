@@ -196,7 +196,7 @@ class Stretch:
 
 
 def _on_one_line(text: str) -> str:
-    """Replace line ends inside a text, which are blanks in HTML. At the ends of a text they stay,
+    """Replace line ends inside a text, which are spaces in HTML. At the ends of a text they stay,
     because they are the layout of the document's source."""
     inner = text.strip()
     start = text.find(inner)
@@ -248,7 +248,8 @@ class HtmlText(HTMLParser):
         return [part for part in self.parts if isinstance(part, Stretch)]
 
     def translated(self, translations: Mapping[str, str]) -> str:
-        """Return the document with its texts translated. Texts that are only blanks stay."""
+        """Return the document with its texts translated. Texts that consist of white space stay as
+        they are."""
         filled = _OrItself(translations)
         return "".join(
             part if isinstance(part, str) else part.translated(filled) for part in self.parts
@@ -351,7 +352,7 @@ class _OrItself(dict[str, str]):
 
 
 _LETTER = rf"[^\W_{UNSPACED}]"
-"""Matches a letter of a script with blanks between its words: not Thai, Lao, Burmese, Khmer, kana
+"""Matches a letter of a script with spaces between its words: not Thai, Lao, Burmese, Khmer, kana
 or Chinese."""
 _JOINS = re.compile(rf"{_LETTER}[.,'’]?\|[.,'’]?{_LETTER}")
 """Matches a place, marked by |, inside a word or a number."""

@@ -73,8 +73,8 @@ class SplitTexts:
         )
 
     def joined(self, answered: Sequence[AnsweredText]) -> list[list[ServedText]]:
-        """Return the translations of each text, the best first. The translation of a text of blanks
-        is the text itself."""
+        """Return the translations of each text, the best first. The translation of a text that is
+        only white space is the text itself."""
         rest = iter(answered)
         answers: list[list[ServedText]] = []
         for text in self.texts:

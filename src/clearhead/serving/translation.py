@@ -78,7 +78,9 @@ class Translation:
         texts, is_list = texts_field(fields, "q", self.limits)
         kind = text_field(fields, "format", "text")
         if kind not in ("text", "html"):
-            raise RequestError(400, f"format={kind[:20]!r} is not a choice; use 'text' or 'html'")
+            raise RequestError(
+                400, f"format={kind[:20]!r} is not a valid choice; use 'text' or 'html'"
+            )
         most = self.limits.max_alternatives
         n_alternatives = whole_field(fields, "alternatives", 0, 0, most)
         documents: list[HtmlText] | None = None

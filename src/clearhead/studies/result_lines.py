@@ -24,8 +24,8 @@ ROUNDED = 1e-9
 MOST_LINES = 10**9
 """The highest number of lines that a test set may have."""
 ResultLine = dict[str, Any]
-"""arm, lr, seed, steps, fingerprint: which run. budget, beam, tests (files by name): what values
-depend on besides. values, left_out, n_lines: by column. valid_loss, parameters, tokens,
+"""arm, lr, seed, steps, fingerprint: which run. budget, beam, tests (files by name): what else
+values depend on. values, left_out, n_lines: by column. valid_loss, parameters, tokens,
 core_seconds: what it took. gradients: norms by layer, if they are measured. failed: why there are
 no values."""
 
@@ -120,7 +120,7 @@ POSSIBLE: Mapping[str, Callable[[Any], bool]] = {
     "gradients": _are_gradients,
     **dict.fromkeys(("failed", "clearhead", "torch", "processor", "date"), _is_text),
 }
-"""What it may have besides; keys that are not named here are not read."""
+"""What else a line may have; keys that are not named here are not read."""
 
 
 def is_result(line: Any) -> TypeGuard[ResultLine]:

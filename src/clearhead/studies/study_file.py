@@ -73,8 +73,8 @@ class Arm:
 
     def fingerprint(self, recipe: Recipe) -> str:
         """A hash of every value that differs from its default, so that keys added to clearhead
-        later do not invalidate results. (A default that is changed is seen by the version in each
-        line.)"""
+        later do not invalidate results. (The version in each line shows that a default has
+        changed.)"""
         digest = hashlib.sha256()
         for section in SECTIONS:
             values = getattr(recipe, section)

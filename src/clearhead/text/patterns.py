@@ -1,5 +1,5 @@
 """Parses the regular expressions of a `tokenizer.json` (Oniguruma's syntax) into trees. A pattern
-that is not certainly understood is refused: if clearhead read it in another way than the library,
+that is not certainly understood is refused: if clearhead read it differently from the library,
 the judgement would be wrong."""
 
 import re

@@ -182,7 +182,7 @@ class Tokenizer:
         self, ids: Iterable[int], *, show_control: bool = False, behind: Sequence[int] = ()
     ) -> str:
         """Decode ids into text. Control tokens are left out, or shown by name. `behind` are the ids
-        that precede these: some tokenizers leave out a blank at the beginning of a text."""
+        that precede these: some tokenizers leave out a space at the beginning of a text."""
         if behind and self._bytes is None:
             whole = self.decode([*behind, *ids], show_control=show_control)
             return whole[len(self.decode(behind, show_control=show_control)) :]

@@ -22,16 +22,16 @@ MAX_GROWTH = 128
 MAX_STEPS = 64
 """Normalizers, or pre-tokenizers, or decoders."""
 MAX_PATTERNS = 16
-"""Regular expressions; each takes some milliseconds to judge."""
+"""Regular expressions; each takes a few milliseconds to judge."""
 MAX_VALUES = 20_000
 """Numbers and strings outside of the vocabulary."""
 MAX_TOKEN = 1000
-"""Characters of a token; the longest in use is 512 blanks."""
+"""Characters of a token; the longest in use is 512 spaces."""
 MAX_WORD = 256
 """The highest number of characters in a word of WordPiece, which takes cubic time; BERT's limit is
 100."""
 MAX_RUN = 1000
-"""The highest number of blanks, or of digits, in a row, if a pattern takes quadratic time for
+"""The highest number of spaces, or of digits, in a row, if a pattern takes quadratic time for
 them."""
 PARTS = ("normalizer", "pre_tokenizer", "post_processor", "decoder")
 MAP = "precompiled_charsmap"
@@ -46,7 +46,7 @@ KEEPS_TEXT = {"Split", "Digits", "Punctuation", "Whitespace", "WhitespaceSplit",
 KEEPS_TEXT |= {"CharDelimiterSplit", "FixedLength", "UnicodeScripts"}
 """Pre-tokenizers that only divide a text."""
 DECODERS = {"Fuse": 1, "ByteFallback": 1, "WordPiece": 2, "CTC": 2, "BPEDecoder": 2}
-"""How many times longer these steps make a text: some put a blank after a token."""
+"""How many times longer these steps make a text: some put a space after a token."""
 SLOW = {
     r"\s+$": r"\s",  # DeepSeek LLM and V2
     r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|"

@@ -56,7 +56,7 @@ def train(
     names = ["loss", "perplexity", *map(loss_of_other, run.also), *(measured or ())]
     names_are_known = measure is None or measured is not None
     if config.metric not in names and names_are_known and config.validate_every:
-        rule = f"is not among what validation gives: {', '.join(names)}"
+        rule = f"is not one of the values that validation gives: {', '.join(names)}"
         raise ConfigError("train.metric", config.metric, rule, "name one of them, or pass measure=")
     if config.metric in HIGHEST_IS_BEST and config.best_is == "lowest":
         rule = f"would keep the worst step by {config.metric}"
@@ -156,7 +156,7 @@ def _too_many_skips(run: Run, update: Update) -> Ending | None:
     if update.finite or update.overflowed or state.skips <= _skips_allowed(run):
         return None
     seen = f"step {state.step:,}: loss {update.loss}, gradient norm {update.grad_norm}"
-    return Ending(f"{seen}, {state.skips} such in a row; no weight was changed", "not finite")
+    return Ending(f"{seen}, {state.skips} such steps in a row; no weight was changed", "not finite")
 
 
 def _skips_allowed(run: Run) -> int:
@@ -200,7 +200,7 @@ def _validate(run: Run, report: Reporter, measure: Measure | None) -> None:
     )
     numbers = {name: value for name, value in values.items() if isinstance(value, int | float)}
     if config.metric not in numbers:
-        rule = f"is not among what validation gives: {', '.join(numbers)}"
+        rule = f"is not one of the values that validation gives: {', '.join(numbers)}"
         raise ConfigError("train.metric", config.metric, rule, "name one of them")
     run.state = state.validated(numbers[config.metric], config)
     # JSON has neither NaN nor infinity.

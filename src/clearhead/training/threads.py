@@ -73,8 +73,8 @@ def choose_threads(
 ) -> ThreadChoice:
     """Choose the number of threads by timing steps of a trial run, which are discarded. Fewer
     threads are tried as long as they are no slower: on an idle machine with many cores, a step with
-    one thread could take minutes. Nothing is timed if there is no choice, if an accelerator
-    computes, if each number of threads would compile the layers anew, or if torchrun sets the
+    one thread could take minutes. Nothing is timed if there is no choice, if the run uses an
+    accelerator, if each number of threads would compile the layers anew, or if torchrun sets the
     number of each rank."""
     most = torch.get_num_threads()
     if most == 1 or ranks.device.type != "cpu" or ranks.world > 1 or recipe.train.compile:

@@ -51,8 +51,7 @@ class Trials:
 
     @property
     def reasons(self) -> list[str]:
-        """Return sentences about the threads, and about a machine on which other programs
-        compute."""
+        """Return sentences about the threads, and about a machine that other programs keep busy."""
         choice = self.choice
         if choice is None:  # nothing was timed
             return []
@@ -62,8 +61,8 @@ class Trials:
         share = free_share()
         if share < BUSY:
             lines.append(
-                f"Busy machine: other programs compute, and this one gets {share:.0%} of a core. "
-                "The times are those of the busy machine; when it is idle, make the recipe again, "
-                "and the same minutes give more steps."
+                "Busy machine: other programs are using the processor, and this one gets "
+                f"{share:.0%} of a core. The times are those of the busy machine; when it is idle, "
+                "make the recipe again, and the same minutes give more steps."
             )
         return lines

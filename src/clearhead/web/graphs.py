@@ -1,7 +1,7 @@
 """Writes a model as ONNX graphs that return what a trace shows: the live page's numbers without
 Python.
 
-Each tower is one graph, and another graph makes logits of the stream. A tower returns the weights
+Each tower is one graph, and another graph makes logits from the stream. A tower returns the weights
 of its attentions, its stream after each sublayer, and what each sublayer adds, under the names of
 `inspection/sites.py`. Its switches are inputs. A graph takes one text: the page runs the hypotheses
 of a beam one after another, so that no row needs padding.

@@ -30,7 +30,7 @@ class Company:
     by_others: bool
     """True if the logits change with the tokens of other rows."""
     by_row: bool
-    """True if the logits change when the sequence stands in another row, in the same company."""
+    """True if the logits change when the sequence is in another row, among the same sequences."""
     along_the_batch: bool
     """True if one token affects its own position in other rows, and no other position of its own
     row."""

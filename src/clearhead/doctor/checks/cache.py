@@ -21,7 +21,7 @@ _REFUSALS = (ValueError, AssertionError, NotImplementedError)
 
 def cache(patient: Patient) -> Iterator[Finding]:
     """Feeding token by token, and several new tokens at once, gives the logits of the full pass,
-    also with padding, and with rows that change places."""
+    even with padding and with rows that change places."""
     if patient.calls.cached is None:
         raise NotApplicableError("no_cache")
     try:

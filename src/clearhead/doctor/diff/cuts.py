@@ -16,9 +16,9 @@ class Cut:
     """One value in the port, and the reference's value that belongs there."""
 
     kind: CutKind
-    """replace: a result is another. bypass: the reference has no such operation. insert: the port
-    lacks an operation. operand: an operation reads another tensor. order: the elements are right,
-    in another order."""
+    """replace: a result is a different one. bypass: the reference has no such operation. insert:
+    the port lacks an operation. operand: an operation reads another tensor. order: the elements are
+    right, in another order."""
     index: int
     """The index of the port's operation whose result is replaced, or which reads another tensor."""
     reference: int
@@ -30,10 +30,10 @@ class Cut:
     """insert, operand and order: the calls that read it."""
     score: int = 0
     is_firm: bool = False
-    """True if results that depend on the order of elements have an equal again; then the order is
-    right."""
+    """True if results that depend on the order of elements have a counterpart again; then the order
+    is right."""
     apart: float = 0.0
-    """The largest distance between a result that has an equal again and its equal."""
+    """The largest distance between a result that has a counterpart again and that counterpart."""
     also: tuple[int, ...] = ()
     """replace: other operations that make the same table again; they count as one with this
     operation."""

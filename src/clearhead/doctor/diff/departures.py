@@ -30,7 +30,7 @@ _MAX_WALKS = 48
 
 @dataclass(frozen=True)
 class Departure:
-    """One line of the port that computes something else than the reference."""
+    """One line of the port that computes something other than the reference does."""
 
     line: SourceLine | None
     lines: tuple[SourceLine, ...]

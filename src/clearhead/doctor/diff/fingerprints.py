@@ -1,4 +1,4 @@
-"""Describes each tensor by a few numbers, by which its equal in another program is found.
+"""Describes each tensor by a few numbers, by which its counterpart in another program is found.
 
 They do not change if elements are put into another order or if all elements are repeated equally
 often: views, transposes, heads that are split off, and keys that are expanded to more heads keep

@@ -19,7 +19,7 @@ def unstated(reference: nn.Module, port: nn.Module) -> bool:
 
 
 def assumed_kind(reference: nn.Module, open_as: Callable[[ModelKind], Patient]) -> ModelKind:
-    """Return the first kind of model as which the reference can be called. Models that take one
+    """Return the first kind under which the reference can be called. Models that take one
     sequence are encoders if a later token changes an earlier output."""
     problems: list[RecognitionError] = []
     for kind in _likely(reference):

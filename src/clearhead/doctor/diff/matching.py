@@ -50,7 +50,7 @@ def add_noise(recording: Recording, single: Recording) -> float:
 
 @dataclass
 class Equal:
-    """The equal of a tensor in the other program, with the distance between the two."""
+    """The counterpart of a tensor in the other program, with the distance between the two."""
 
     index: int
     distance: float
@@ -74,7 +74,7 @@ class Matching:
         self.reference_readers = consumers(reference.operations)
 
     def equals(self, operations: Iterable[Operation]) -> dict[int, Equal]:
-        """Return the equals of the operations of another run of the port."""
+        """Return the counterparts of the operations of another run of the port."""
         return self._index.equals(operations)
 
     def knows(self, index: int) -> bool:
@@ -156,10 +156,10 @@ class Matching:
 
 
 def loops(matching: Matching) -> frozenset[tuple[int, int]]:
-    """Find places where the port has no equal because it computes in a loop what the reference
-    computes at once. Returns, for each such result of the reference, its number of elements and the
-    number of parts into which the port divides it. In a loop, the same lines make tensors of the
-    same shape several times."""
+    """Find places where the port has no counterpart because it computes in a loop what the
+    reference computes at once. Returns, for each such result of the reference, its number of
+    elements and the number of parts into which the port divides it. In a loop, the same lines make
+    tensors of the same shape several times."""
     ours, theirs = matching.port.operations, matching.reference.operations
     unknown = [o for o in ours if o.from_tokens and not matching.knows(o.index)]
     times = Counter((o.lines, o.name, o.shape) for o in unknown if not o.reorders)

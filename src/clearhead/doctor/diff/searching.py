@@ -1,5 +1,5 @@
 """Finds by trying which value of the reference belongs where in the port. The port departs at the
-place after which most tensors have an equal."""
+place after which most tensors have a counterpart."""
 
 import math
 import time
@@ -36,8 +36,8 @@ value restores everything after it."""
 
 
 def best_cuts(s: Substitution, earlier: Collection[Cut] = ()) -> list[Cut]:
-    """Return the trial after which most tensors have an equal again, and others that restore as
-    many; empty if no trial helps. Places at the lines of earlier cuts are tried first, because a
+    """Return the trial after which most tensors have a counterpart again, and others that restore
+    as many; empty if no trial helps. Places at the lines of earlier cuts are tried first, because a
     bug in one layer is in all layers."""
     trials = _Trials(s).sorted()
     patterns = {_pattern(s, cut) for cut in earlier}

@@ -1,5 +1,5 @@
 """Puts the reference's value in place of the port's at a departure, so that the rest of the run has
-equals again. `searching` finds which value belongs where."""
+counterparts again. `searching` finds which value belongs where."""
 
 import math
 from collections.abc import Callable
@@ -43,12 +43,12 @@ class OwnResults:
     operations: list[Operation]
     """All operations of the program."""
     frontier: list[int]
-    """The operations that read only known tensors, and whose results have no equal."""
+    """The operations that read only known tensors, and whose results have no counterpart."""
     joins: list[int]
     """The first places through which every unknown tensor passes on its way to the output."""
     unknown: list[int]
-    """The results without an equal, from the first one up to the joins, the joins themselves, and,
-    before all of these, the constants that they use."""
+    """The results without a counterpart, from the first one up to the joins, the joins themselves,
+    and, before all of these, the constants that they use."""
 
     @classmethod
     def of(
@@ -139,8 +139,8 @@ class Substitution:
         return fitting
 
     def scored(self, cut: Cut) -> Cut:
-        """Return the cut with its score: how many more results have an equal if the reference's
-        value is used, minus those that no longer have one."""
+        """Return the cut with its score: how many more results have a counterpart if the
+        reference's value is used, minus those that no longer have one."""
         # Most trials fail at once: what reads the value next has no equal either.
         soon = self._end(max(cut.index, self.port_side.frontier[0]), _SOON)
         substituted = (cut.index, *cut.also)
@@ -149,8 +149,9 @@ class Substitution:
         return replace(cut, **self._gain(cut.change, substituted, self.end)._asdict())
 
     def restores(self, change: ChangedValues) -> bool:
-        """Tell whether the port's own operations have an equal again after a change, and none loses
-        its equal. This includes operations that mix elements, so that the order must be right."""
+        """Tell whether the port's own operations have a counterpart again after a change, and none
+        loses its counterpart. This includes operations that mix elements, so that the order must be
+        right."""
         return self._gain(change, (), self.end).is_firm
 
     def _gain(self, change: ChangedValues, substituted: tuple[int, ...], last: int) -> _Gain:

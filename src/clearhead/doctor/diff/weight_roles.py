@@ -41,7 +41,7 @@ class WeightFinding:
 
 def swapped(matches: list[WeightMatch]) -> list[WeightFinding]:
     """Find keys and values that are swapped: the port's key has the weights of the reference's
-    value, also if one of the programs holds keys and values in one fused matrix."""
+    value, even if one of the programs holds keys and values in one fused matrix."""
     found: list[WeightFinding] = []
     for match in matches:
         one, other = _role(match.reference), _role(match.port)

@@ -42,7 +42,7 @@ def refuse_without_ctranslate2() -> None:
 def export_ctranslate2(model_folder: Path, out: Path, *, check: bool = True) -> Certificate:
     """Write a folder that `ctranslate2.Translator` opens, or `Generator` for a decoder. A model
     that CTranslate2 does not support is refused before anything is written; if the folder computes
-    something else than the model, the folder is removed.
+    something other than the model does, the folder is removed.
 
     Weights are written as fp32. Whoever opens the folder may choose a smaller format
     (`compute_type="int8"`).

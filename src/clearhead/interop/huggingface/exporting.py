@@ -38,8 +38,8 @@ def export_model(
     max_shard_bytes: int = MAX_SHARD_BYTES,
 ) -> Certificate:
     """Write a folder that `AutoModelFor…` and `AutoTokenizer` open. A configuration that no family
-    supports is refused before anything is written; if the folder computes something else than the
-    model, the folder is removed.
+    supports is refused before anything is written; if the folder computes something other than the
+    model does, the folder is removed.
 
     Writing needs the memory of one shard; the check needs that of one model in fp64.
     """

@@ -81,7 +81,7 @@ def _as_their_tokenizer_starts(folder: Path, config: ModelConfig, ids: TokenIds)
         if len(before) != 1 or len(behind) != 1:
             raise FolderError(
                 f"in Hugging Face the tokenizer puts {len(before)} tokens before a text and "
-                f"{len(behind)} behind it, and a classifier here has one of each; give its "
+                f"{len(behind)} after it, and a classifier here has one of each; give its "
                 "tokenizer.json such a post_processor"
             )
         return replace(ids, bos=before[0], eos=behind[0])

@@ -118,7 +118,7 @@ def _rewrite(
     folder: Path, tokenizer: Tokenizer, added: tuple[list[int], list[int]], mask: str | None
 ) -> None:
     """Rewrite `tokenizer.json` so that it gives the ids that the model reads here: with the tokens
-    that clearhead adds, and without the blank before a mask, which belongs to the hidden token."""
+    that clearhead adds, and without the space before a mask, which belongs to the hidden token."""
     before: dict[str, Any] = read_json(folder, TOKENIZER, most=MAX_JSON_BYTES)
     content = dict(before)
     if added != added_by_itself(tokenizer):

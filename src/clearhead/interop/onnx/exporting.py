@@ -39,7 +39,7 @@ def export_onnx(
 ) -> Certificate:
     """Write a folder that transformers.js opens, and whose graphs any ONNX runtime runs. A model
     that the format does not support is refused before anything is written; if the folder computes
-    something else than the model, the folder is removed.
+    something other than the model does, the folder is removed.
 
     Weights are stored in `precision`; the graphs compute in fp32.
     """

@@ -127,7 +127,8 @@ def pieces(it: Learned) -> None:
 
 @CHECKS.about("CachedAttention")
 def any_batch(it: Learned) -> None:
-    """Batches of any size work, also one of a single text and one with as many texts as heads."""
+    """Batches of any size work, including one of a single text and one with as many texts as
+    heads."""
     for batch in (1, 3, 5):
         _compare(it, (2, 1, 2), batch)
 

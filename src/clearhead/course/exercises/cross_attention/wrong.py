@@ -106,7 +106,7 @@ CLASS = "CrossAttention"
 # These raise an error for some sizes, behind which another mistake would not be seen.
 ALONE = {
     "no axis for heads in the mask": _build(mask=masked_weights),
-    "axis for heads behind the queries": _build(mask=lambda s, a: masked_weights(s, a[:, :, None])),
+    "axis for heads after the queries": _build(mask=lambda s, a: masked_weights(s, a[:, :, None])),
     "values from x": _build(values=lambda m, x, source: m.value(x)),
     "view without contiguous": _build(
         merge=lambda x: x.transpose(1, 2).view(x.shape[0], x.shape[2], -1)

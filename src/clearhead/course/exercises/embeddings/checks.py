@@ -236,6 +236,6 @@ def drawn(it: Learned) -> None:
 
 @CHECKS.about("initialise")
 def every_parameter(it: Learned) -> None:
-    """Every parameter is set, also one that belongs to no Linear, Embedding or norm."""
+    """Every parameter is set, even one that belongs to no Linear, Embedding or norm."""
     left = parameters_left(it["initialise"])
     require(not left, left=", ".join(left))

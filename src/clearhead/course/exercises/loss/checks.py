@@ -218,7 +218,7 @@ def has_a_gradient(it: Learned) -> None:
 
 @CHECKS.about("loss")
 def gradient(it: Learned) -> None:
-    """The gradient agrees with torch's, also at other sizes."""
+    """The gradient agrees with torch's, at other sizes too."""
     for targets, pad_id in ((TARGETS, 0), (OTHER_PADDING, 3), (TARGETS[:1, :3], 0)):
         change = gradient_distance(
             lambda logits, t=targets, p=pad_id: it["loss"](logits, t, p, 0.1)[0],

@@ -202,7 +202,7 @@ def all_low_or_high(it: Learned) -> None:
 
 @CHECKS.about("masked_weights")
 def with_heads(it: Learned) -> None:
-    """Each head gets the weights that it would get alone, also under a mask that is the same for
+    """Each head gets the weights that it would get alone, even under a mask that is the same for
     all queries."""
     scores = torch.randn(2, 3, 4, 4)
     for allowed in (_allowed(), REAL[:, None]):

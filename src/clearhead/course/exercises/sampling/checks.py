@@ -101,7 +101,7 @@ def p_keeps_one(it: Learned) -> None:
 
 @CHECKS.about("chances")
 def p_keeps_all(it: Learned) -> None:
-    """With top_p = 1 all tokens remain, also those that rounding would lose in the sum."""
+    """With top_p = 1 all tokens remain, even those that rounding would lose in the sum."""
     found = it["chances"](torch.tensor([[20.0, 0.0, -5.0]]), **ALL)
     require(bool((found > 0).all()), found=" ".join(f"{x:.2g}" for x in found.flatten().tolist()))
 

@@ -29,5 +29,5 @@ def chances(logits: Tensor, *, temperature: float, top_k: int | None, top_p: flo
 def draw(probabilities: Tensor, u: Tensor) -> Tensor:
     """probabilities (batch, vocab), u (batch,) random numbers with 0 ≤ u < 1 → (batch,) ids: the
     first token at which the sum of the probabilities exceeds u. So a token with the probability 0
-    is never drawn, also where rounding leaves the whole sum a little below 1."""
+    is never drawn, even where rounding leaves the whole sum a little below 1."""
     return blank()

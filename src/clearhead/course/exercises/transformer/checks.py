@@ -259,7 +259,7 @@ def encodes_once(it: Learned) -> None:
 
 @CHECKS.about("copy")
 def every_token(it: Learned) -> None:
-    """Any token can be generated, also tokens that no text should have."""
+    """Any token can be generated, even tokens that no text should have."""
     source, _ = sentences(5)
     model, wanted = Scripted(script=(7, PAD, BOS, 7, EOS)), [7, PAD, BOS, 7]
     found = [int(token) for token in it["copy"](model, source, 9)]

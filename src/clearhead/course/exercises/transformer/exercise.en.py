@@ -1,13 +1,13 @@
 """Exercise 20: your own Transformer (after "One whole Transformer on a page").
 
-All that is missing is the way from ids to text. The parts are your own, as far as their exercises
+All that is missing is the way from ids to text. The parts are your own, where their exercises
 have passed: attention (4), positions (5), the decoder layer (7), the loss (8), the table (14).
 
     source  7 5 9 <eos>                      what is read
     target  <bos> 7 5 9 <eos>                what is to be written: shift makes inputs and targets
 
 Both are filled up with PAD on the right. At the end the checks train your model on random strings
-and let it copy others; that takes some seconds.
+and let it copy others; this takes a few seconds.
 
 Replace each blank() and save. Check: clearhead learn check
 """

@@ -1,5 +1,4 @@
-"""An experiment for a matrix of the port that holds other rows of the reference's matrices than it
-should."""
+"""An experiment for a matrix of the port that holds the wrong rows of the reference's matrices."""
 
 import torch
 from torch import Tensor

@@ -257,8 +257,8 @@ def _rotates(before: Tensor, after: Tensor) -> bool:
 
 
 def another_tensor(evidence: Evidence) -> Cause | None:
-    """Report an operation that reads another tensor than the reference's operation. The cut has
-    shown that the two agree with the reference's tensor."""
+    """Report an operation that reads a tensor other than the one that the reference's operation
+    reads. The cut has shown that the two agree with the reference's tensor."""
     if evidence.cut.kind != "operand":
         return None
     source = evidence.s.operations[evidence.s.root(evidence.cut.source)]

@@ -25,8 +25,8 @@ def word(key: str, language: Language) -> str:
 
 
 def assumption(report: "PortFacts", language: Language) -> dict[str, str]:
-    """Return the rows of the heading that say as what the models were called, if the kind is stated
-    nowhere, and that their vocabularies differ."""
+    """Return the rows of the heading that say as which kind the models were called, if the kind is
+    stated nowhere, and that their vocabularies differ."""
     rows: dict[str, str] = {}
     if report.vocabularies is not None:
         reference, port = report.vocabularies
