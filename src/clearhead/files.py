@@ -143,7 +143,7 @@ def _refuse_hard_link(path: Path, about: os.stat_result) -> None:
     if about.st_nlink > 1:
         raise FolderError(
             f"{path} is a hard link: the same file has another name, and may be one of your own; "
-            f"make it a file of its own: cp {path} {path}.copy && mv {path}.copy {path}"
+            f"make it a separate file: cp {path} {path}.copy && mv {path}.copy {path}"
         )
 
 

@@ -241,7 +241,7 @@ def test_catalogues_to_learn_from_are_of_one_language_and_translated(tmp_path: P
 @pytest.mark.parametrize(
     ("name", "what"),
     [
-        ("x.json", r"is JSON, neither PO nor XLIFF; make a PO of it: json2po -t SOURCE\.json "),
+        ("x.json", r"is JSON, neither PO nor XLIFF; convert it to PO: json2po -t SOURCE\.json "),
         ("x.csv", "is a table, neither PO nor XLIFF; give a catalogue"),
         ("x.mo", "is a compiled catalogue, .* msgunfmt "),
         ("x.bin", "is no catalogue, neither PO nor XLIFF; give a catalogue"),

@@ -315,7 +315,7 @@ def test_every_page_of_a_study_is_what_its_lines_make(name: str):
     ("language", "words", "logarithmic"),
     [
         ("en", ("better (shown)", "worse (shown)", "no difference", "baseline"), "logarithmic"),
-        ("zh", ("更好（已显示）", "更差（已显示）", "未显示差异", "基线"), "对数坐标"),
+        ("zh", ("更好（显著）", "更差（显著）", "未显示差异", "基线"), "对数坐标"),
     ],
 )
 def test_the_picture_says_what_its_marks_mean(

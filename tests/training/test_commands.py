@@ -94,7 +94,7 @@ def test_a_plan_shows_sizes_time_and_the_learning_rate(
         (["--model.family", "encoder"], "model.family='encoder' does not fit data.task='pairs'"),
         (["--model.max_length", "5"], "model.max_length=5 must hold the longest sample, which has"),
         (["--train.stepz", "5"], "does not take '--train.stepz'; did you mean '--train.steps'"),
-        (["--train.metric", "bleu", "--train.validate_every", "1"], "'bleu' is not among"),
+        (["--train.metric", "bleu", "--train.validate_every", "1"], "'bleu' is not one of"),
     ],
 )
 def test_a_mistake_is_one_line_with_a_remedy(

@@ -154,11 +154,11 @@ def test_a_measure_of_ones_own_can_decide_what_is_best(text: Corpus, tmp_path: P
     assert seen == [False] * 3, "it is given a model in evaluation mode"
     assert trained.run.objective.training
     with pytest.raises(
-        ClearheadError, match=r"train\.metric='blue' is not among .*loss, perplexity"
+        ClearheadError, match=r"train\.metric='blue' is not one of .*loss, perplexity"
     ):
         go(with_train(recipe, metric="blue"), text, tmp_path / "other")
     run = open_run(recipe, text, tmp_path / "named", Ranks(), print)
-    with pytest.raises(ClearheadError, match=r"'bleu' is not among .*loss, perplexity, BLEU"):
+    with pytest.raises(ClearheadError, match=r"'bleu' is not one of .*loss, perplexity, BLEU"):
         train(run, Reporter([]), measure=lambda _: {"BLEU": 1.0}, measured=["BLEU"])
 
 

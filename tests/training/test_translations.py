@@ -87,7 +87,7 @@ def test_bleu_can_decide_what_is_best(pairs: Corpus, watched: WatchedTranslation
     trained = go(recipe, pairs, tmp_path / "run", measure=watched)
     scores = [line["chrF++"] for line in trained.lines if "valid" in line]
     assert trained.run.state.best == max(scores)
-    with pytest.raises(ClearheadError, match=r"not among .*perplexity, BLEU, chrF\+\+; name one"):
+    with pytest.raises(ClearheadError, match=r"not one of .*perplexity, BLEU, chrF\+\+; name one"):
         go(with_train(recipe, metric="samples"), pairs, tmp_path / "other", measure=watched)
 
 

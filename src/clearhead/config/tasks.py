@@ -168,7 +168,7 @@ class NewOptions:
     translations of up to this many new sources. Translating takes at most about a tenth of the
     minutes. 0: rehearse none."""
     masked: bool = False
-    """Make a masked language model of the texts, without their labels. A classifier of the same
+    """Make a masked language model from the texts, without their labels. A classifier of the same
     texts can then start from the run of that model."""
     minutes: float = 30.0
     """How many minutes to train."""

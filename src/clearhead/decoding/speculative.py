@@ -3,8 +3,8 @@ pass (Leviathan et al. 2023, Chen et al. 2023).
 
 The distribution of the output is that of the large model alone. A drafted token x, drawn with
 probability q(x), is kept with probability min(1, p(x) / q(x)). The first token that is not kept is
-drawn again, from the excess of p over q. Both p and q are the distributions that `Choice` makes of
-the two models."""
+drawn again, from the excess of p over q. Both p and q are the distributions that `Choice` makes
+from the two models' scores."""
 
 from collections.abc import Sequence
 from dataclasses import replace

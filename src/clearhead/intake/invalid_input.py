@@ -1,5 +1,5 @@
-"""Defines what counts as invalid input in text. Invalid input is either an error with its place, or
-it is counted."""
+"""Defines what counts as invalid input in text. Invalid input either raises an error that names its
+place, or is counted."""
 
 import json
 from collections import Counter

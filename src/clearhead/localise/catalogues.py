@@ -35,16 +35,16 @@ numbers up to 1000 may leave the number out."""
 _OTHERS = {
     ".csv": ("a table", "give a catalogue (.po, .xlf, .xliff)"),
     ".tsv": ("a table", "give a catalogue (.po, .xlf, .xliff)"),
-    ".json": ("JSON", "make a PO of it: json2po -t SOURCE{ending} {path} {made}"),
-    ".mo": ("a compiled catalogue", "make a PO of it: msgunfmt {path} -o {made}"),
+    ".json": ("JSON", "convert it to PO: json2po -t SOURCE{ending} {path} {made}"),
+    ".mo": ("a compiled catalogue", "convert it to PO: msgunfmt {path} -o {made}"),
     ".properties": (
         "a Java properties file",
-        "make a PO of it: prop2po -t SOURCE{ending} {path} {made}",
+        "convert it to PO: prop2po -t SOURCE{ending} {path} {made}",
     ),
-    ".strings": ("Apple's strings", "make a PO of it: prop2po -t SOURCE{ending} {path} {made}"),
-    ".ts": ("a catalogue of Qt Linguist", "make a PO of it: ts2po {path} {made}"),
-    ".yaml": ("YAML", "make a PO of it: yaml2po -t SOURCE{ending} {path} {made}"),
-    ".yml": ("YAML", "make a PO of it: yaml2po -t SOURCE{ending} {path} {made}"),
+    ".strings": ("Apple's strings", "convert it to PO: prop2po -t SOURCE{ending} {path} {made}"),
+    ".ts": ("a catalogue of Qt Linguist", "convert it to PO: ts2po {path} {made}"),
+    ".yaml": ("YAML", "convert it to PO: yaml2po -t SOURCE{ending} {path} {made}"),
+    ".yml": ("YAML", "convert it to PO: yaml2po -t SOURCE{ending} {path} {made}"),
     ".tmx": ("a translation memory", "give a catalogue, and this file as its memory"),
     ".txt": ("plain text", f"its lines are translated by {method('translate')}"),
 }

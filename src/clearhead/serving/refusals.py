@@ -1,4 +1,5 @@
-"""Defines the error for a request that is refused, and the status of an error of the library."""
+"""Defines the error for a request that is refused, and the HTTP status that an error of the library
+becomes."""
 
 from clearhead.errors import ClearheadError, FolderError, ModelError
 

@@ -42,7 +42,7 @@ def cross_entropy(
     label_smoothing: float = 0.0,
     z_loss: float = 0.0,
 ) -> SummedLoss:
-    """Sum minus the log-probability of each target, over the targets that are not `ignore_id`.
+    """Sum the negative log-probabilities of all targets except those that are `ignore_id`.
 
     Averages of averages are wrong if batches differ in length, so sum over micro-batches and ranks,
     and then divide once. Smoothing mixes the target with the uniform distribution (section 5.4);

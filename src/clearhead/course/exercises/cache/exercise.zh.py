@@ -7,7 +7,7 @@
     词元 4：  1 1 1 1 1          按右下角对齐的下三角掩码
 
 attention 是 CrossAttention（练习 4）：线性层叫 query、key、value、output，头数是 n_heads。
-earlier 里是你自己通过了的函数。
+earlier 里是你自己写的、已经通过检查的函数。
 
 把每个 blank() 换成你的代码并保存。检查：clearhead learn check
 """
