@@ -76,7 +76,7 @@ def test_a_run_keeps_its_threads_when_it_resumes(text: Corpus, tmp_path: Path, c
         assert "threads: 2, as this run began" in train(run, "--train.steps", "4")
         assert torch.get_num_threads() == 1, "the number of the process is restored"
         out = train(run, "--train.steps", "5", "--threads", "1")
-        assert "last bits: threads was 2, is 1" in out and noted(run) == 1
+        assert "last bits: threads was 2 and is now 1" in out and noted(run) == 1
         assert "last bits" not in train(run, "--train.steps", "6")
     with computing_with(2):  # chosen by trial, and the trial changes no step
         train(tmp_path / "tried", "--train.steps", "3")

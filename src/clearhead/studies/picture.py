@@ -23,8 +23,9 @@ WIDE = 20.0  # times the smallest mean: from here on a logarithmic axis shows mo
 
 
 def picture(result: StudyResult, language: str) -> str:
-    """Dots are seeds, the line is the interval of the mean; the dashed line is the baseline. Green
-    and red: a difference from the baseline was shown. Text stays text, in the reader's fonts."""
+    """Dots are seeds, the solid line is the interval of the mean, and the dashed line is the
+    baseline. Green and red: a difference from the baseline was shown. Text stays text, in the
+    reader's fonts."""
     plan = result.plan
     titles = {arm.name: plan.title_of(arm.name, language) for arm in result.arms}
     left = 20 + round(0.6 * FONT * max(map(cell_len, titles.values()), default=0))

@@ -145,7 +145,7 @@ def threads_of_run(
     changes = noted is not None and noted.threads != choice.threads
     warning = ""
     if noted is not None and changes and has_begun:
-        change = f"threads was {noted.threads}, is {choice.threads}"
+        change = f"threads was {noted.threads} and is now {choice.threads}"
         warning = f"warning: steps may differ in their last bits: {change}"
     if ranks.world == 1 and (noted is None or changes):
         write_whole(folder / THREADS, to_json(vars(choice)))
