@@ -203,7 +203,7 @@ def test_a_worker_that_fails_is_named_with_its_last_words(tmp_path: Path):
         ("seeds = [3, 5]", "sedes = [3]", "no key 'sedes'; did you mean 'seeds'?"),
         ("[budget]", "[budget]\ntokens = 5", "must be exactly one limit; write one of steps"),
         ("steps = 12", "steps = -1", "budget.steps=-1 must be above 0"),
-        ("model.d_ff = 24", "model.dff = 24", "no key model.dff; did you mean 'd_ff'?"),
+        ("model.d_ff = 24", "model.dff = 24", "no key model.dff; did you mean 'model.d_ff'?"),
         ("model.d_ff = 24", "parts.norm = 'x.py:N'", "is not FILE.py:NAME with a file beside"),
         ("model.d_ff = 24", "data.test = ['a', 'b']", "has test data of its own"),
         ("[arms.wide]", "[arms.'a/b']", "becomes the name of a folder"),
@@ -249,7 +249,7 @@ def test_the_plan_of_unpaired_arms_does_not_speak_of_pairs(place: Path):
     found = ch.study(place / "study.toml", folder=place / "out")
     found.run(only_plan=True, say=heard.append)
     assert "paired" not in heard[-1]
-    assert "standard deviations (of the runs of an arm that sees other samples" in heard[-1]
+    assert "standard deviations (of the runs of an arm whose samples differ" in heard[-1]
 
 
 def test_an_unknown_study_gets_the_nearest_name():
