@@ -106,7 +106,7 @@ LONG = {
 }
 LONG |= {
     "11-modern-decoders.md",
-    "11b-cost-and-next.md",
+    "11b-cost.md",
     "12-elsewhere.md",
     "see.md",
     "training.md",
