@@ -107,6 +107,7 @@ LONG = {
 LONG |= {
     "11-modern-decoders.md",
     "11b-cost.md",
+    "11c-what-comes-next.md",
     "12-elsewhere.md",
     "see.md",
     "training.md",
