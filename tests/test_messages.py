@@ -676,6 +676,10 @@ def load(name: str):
             lambda: load("shakespeare-char").translate("a"),
             r"a language model is used with: model\.generate\(…\)$",
         ),
+        (
+            lambda: ch.Corpus("m.de"),  # type: ignore[call-arg]
+            r"prepare\(…\) returns one, .* recipe_for\(name, OwnText\.files\('m\.de'\)\)$",
+        ),
         (lambda: ch.export("copy-task", "web", "out"), r"write export\(model, 'out', to='web'\)"),
         (lambda: ch.export("copy-task", "out", "onnx"), r"write export\(model, 'out', to='onnx'\)"),
         (lambda: load("copy-task").translate("1", beam="4"), r"write beam=4, without quotes"),

@@ -86,6 +86,13 @@ _HOMES = {
 for type checkers; a test compares the two files."""
 _MOVED = dict.fromkeys(("add", "change", "multiply", "names", "put", "zero"), "edit")
 """Names of version 0.2 that still work in version 0.3, with a warning."""
+_METHODS = {
+    "attention": "", "classify": "", "continuations": "shakespeare-char",
+    "fill_catalogue": "tatoeba-en-zh", "generate": "shakespeare-char", "label_probabilities": "",
+    "score": "shakespeare-char", "stream": "shakespeare-char", "token_scores": "shakespeare-char",
+    "translate": "tatoeba-en-zh", "translations": "tatoeba-en-zh",
+}  # fmt: skip
+"""Methods of what `load` returns, and a shipped model that has each, if one has."""
 __all__ = sorted(_HOMES)  # pyright: ignore[reportUnsupportedDunderAll]
 
 
@@ -98,7 +105,11 @@ def __getattr__(name: str) -> object:
         warnings.warn(message, DeprecationWarning, stacklevel=2)
         return getattr(__getattr__(_MOVED[name]), name)
     if name not in _HOMES:
-        raise AttributeError(f"module 'clearhead' has no attribute {name!r}")
+        remedy = ""
+        if name in _METHODS:
+            model = repr(_METHODS[name]) if _METHODS[name] else "model"
+            remedy = f"; it is a method of a model: clearhead.load({model}).{name}(…)"
+        raise AttributeError(f"module 'clearhead' has no attribute {name!r}{remedy}")
     home = import_module(_HOMES[name])
     return home if name == "edit" else getattr(home, name)  # edit is a module itself
 

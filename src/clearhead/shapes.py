@@ -54,6 +54,8 @@ def check_tokens(tokens: object, real: object) -> None:
         raise InputError(
             f"tokens have {tokens.ndim} dimensions; give one row for each sequence (batch, length)"
         )
+    if tokens.dtype not in (torch.long, torch.int32):
+        raise InputError(f"tokens are {tokens.dtype}; give whole numbers (torch.long)")
     if isinstance(real, Tensor):
         if real.dtype != torch.bool:
             raise InputError(f"the mask of real tokens is {real.dtype}; give mask.bool()")

@@ -15,6 +15,7 @@ import torch
 from torch import nn
 
 import clearhead as ch
+from clearhead import _METHODS
 from clearhead.errors import ClearheadError, InputError
 from clearhead.inspection.attention import self_attention
 from clearhead.models import Model
@@ -173,6 +174,16 @@ def test_wrong_values_of_a_recipe_are_refused(tables: dict[str, Any]):
 def test_a_name_that_is_not_offered_is_an_attribute_error():
     with pytest.raises(AttributeError, match="has no attribute 'trian'"):
         ch.trian  # noqa: B018
+    with pytest.raises(
+        AttributeError, match=r"clearhead\.load\('tatoeba-en-zh'\)\.translate\(…\)$"
+    ):
+        ch.translate  # noqa: B018
+    with pytest.raises(
+        AttributeError, match=r"has no attribute 'classify'; .*load\(model\)\.class"
+    ):
+        ch.classify  # noqa: B018
+    assert all(hasattr(ch.TextModel, name) for name in _METHODS)
+    assert set(_METHODS.values()) <= {"", *ch.shipped_models()}
     assert set(ch.__all__) <= set(dir(ch)) and all(getattr(ch, name) for name in ch.__all__)
 
 
@@ -479,6 +490,7 @@ def test_sources_and_targets_of_different_number_are_refused(n_sources: int, n_t
         ("abc", None, "takes tensors"),
         ([[5, 6]], None, "are a list"),
         (torch.tensor([5, 6]), None, "1 dimensions"),
+        (torch.rand(1, 2), None, r"torch.float32; give whole numbers \(torch.long\)"),
         (torch.tensor([[5, 6]]), "none", "'none'; give a mask, 'all' or None"),
         (torch.tensor([[5, 6]]), torch.tensor([[1, 1]]), "give mask.bool()"),
         (torch.tensor([[5, 6]] * 2), torch.tensor([[True, True]]), r"\(1, 2\).*\(2, 2\)"),

@@ -46,6 +46,8 @@ PROMPT = [5, 6, 7]
         ([5, -1], r"token -1 at position 1 of (prompt|source) 1 is not in the vocabulary of 41"),
         ([41], r"token 41 at position 0 of (prompt|source) 1 is not in the vocabulary of 41"),
         ([5, 2**63], r"token 9223372036854775808 at position 1 of .* made by another tokenizer\?"),
+        (5, r"1 is 5, not a list of token ids; give a list for each .*, such as \[\[5, 6, 7\]\]"),
+        ("text", r"1 is 'text', not a list of token ids; give a list for each"),
         ([5] * 21, r"(21 tokens, more than max_length=20|make 27 tokens, more than max_length=20)"),
     ],
 )

@@ -3,6 +3,7 @@
 import logging
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Self
 
 from clearhead.config.batches import BatchConfig
 from clearhead.config.data import LabelAs
@@ -19,7 +20,7 @@ from clearhead.data.layouts import (
 )
 from clearhead.data.manifest import Manifest, SplitFacts, read_manifest, verify
 from clearhead.data.token_files import TokenFile, TokenStore
-from clearhead.errors import ConfigError, DataError, function, nearest
+from clearhead.errors import ConfigError, DataError, InputError, function, nearest, own_text
 from clearhead.files import refuse_unusual
 from clearhead.text.labels import label_ids
 from clearhead.text.tokenizer import Tokenizer, load_tokenizer
@@ -35,6 +36,17 @@ class Corpus:
     manifest: Manifest
     tokenizers: dict[str, Tokenizer]
     """The tokenizers by side."""
+
+    def __new__(cls, *given: object, **named: object) -> Self:
+        """Raises if a text or a folder is given alone: it must be prepared or opened first."""
+        first, *more = [*given, *named.values()] or [None]
+        if first is not None and not more:  # copies are made without arguments
+            own = own_text("files", str(first))
+            raise InputError(
+                f"Corpus({first!r:.60}) is not how a corpus is made; {function('prepare')} "
+                f"returns one, also of a text of your own: clearhead.recipe_for(name, {own})"
+            )
+        return super().__new__(cls)
 
     def facts(self, split: str) -> SplitFacts:
         """Return the counts and files of a split. Raises if the split does not exist."""

@@ -63,7 +63,14 @@ def checked_ids(
 ) -> list[int]:
     """Return the ids as a list without padding. Raises if an id is not in the vocabulary, or if no
     id is left."""
-    ids = [int(i) for i in (given.tolist() if isinstance(given, Tensor) else given)]
+    row = given.tolist() if isinstance(given, Tensor) else given
+    try:
+        ids = [int(i) for i in row]
+    except (TypeError, ValueError):
+        raise InputError(
+            f"{what} {index} is {row!r:.60}, not a list of token ids; give a list for each "
+            f"{what}, such as [[5, 6, 7]]"
+        ) from None
     for position, token in enumerate(ids):
         if not 0 <= token < vocab_size:
             raise InputError(

@@ -110,6 +110,10 @@ class Trace:
         stored = self._stored(name)
         if not stored:
             reason = "was not reached inside the trace"
+            if not self._tokens:
+                reason += (
+                    ", because the model was not called there; call model(…) in the with block"
+                )
             if name not in self._read:
                 reason = "was not read; read=[…] of this trace leaves it out"
             raise InputError(f"{name} {reason}")
@@ -232,10 +236,32 @@ class Trace:
             handle.remove()
         self._handles = []
         if kind is None and self._waiting:
-            raise InputError(
-                f"{self._waiting[0]} changed nothing: no call inside the trace reached that "
-                "activation; with a cache, keys and values of the source are made by new_cache"
+            raise InputError(self._why_nothing_changed(self._waiting[0]))
+
+    def _why_nothing_changed(self, edit: Edit) -> str:
+        if not self._tokens:
+            return (
+                f"{edit} changed nothing: the model was not called inside the trace; call "
+                "model(…) in the with block"
             )
+        towers = {self._sites[name].tower for name, edits in self._edits.items() if edit in edits}
+        totals = [
+            int(c.total.max()) for t in towers for c, _ in self._tokens.get(t, []) if len(c.total)
+        ]
+        longest = max(totals, default=0)
+        if longest and edit.positions and not any(-longest <= p < longest for p in edit.positions):
+            return (
+                f"{edit} changed nothing: the longest sequence inside the trace has {longest} "
+                f"positions; choose from 0 to {longest - 1}"
+            )
+        chosen = [edit.rows, edit.heads, edit.positions, edit.keys]
+        there = "that activation" + (
+            " at these places" if any(c is not None for c in chosen) else ""
+        )
+        return (
+            f"{edit} changed nothing: no call inside the trace reached {there}; with a cache, keys "
+            "and values of the source are made by new_cache"
+        )
 
     def _hooks(self) -> Iterator[RemovableHandle | Tap]:
         matrices: dict[nn.Module, dict[str, Site]] = {}
