@@ -7,6 +7,7 @@ import socket
 import subprocess
 import tarfile
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -383,7 +384,12 @@ def test_a_folder_of_pdf_files_is_named_as_it_was_given(said):
     assert "a PDF is not text" in message and "data.train" not in message
 
 
-def test_a_folder_of_another_ending_says_which(said):
+@pytest.mark.parametrize("data", [None, "."])
+def test_a_folder_of_another_ending_says_which(
+    data: str | None, said, monkeypatch: pytest.MonkeyPatch
+):
+    if data is not None:  # the folder is in that of the data, as if it were a downloaded one
+        monkeypatch.setenv("CLEARHEAD_DATA", str(Path(data).resolve()))
     for n in range(3):
         write(f"notes/{n}.md", "text\n")
     message = said("new", "mine", "--text", "notes")
@@ -520,6 +526,13 @@ def test_a_nested_file_of_translations_is_said_to_be_one(said):
         (["generate", "shakespeare-char", "--top-p", "90"], "did you mean --top-p 0.9?"),
         (["translate", "copy-task", "--catalogue", "x.po", "--leave-below", "40"], "-below 0.4?"),
         (["translate", "a text to translate"], "it looks like a text, where the model is expected"),
+        (
+            ["export", "new-folder", "copy-task", "--to", "onnx"],
+            "name the model first, and then the",
+        ),
+        (["serve", "copy-task, tatoeba-en-zh"], "name each apart: copy-task tatoeba-en-zh"),
+        (["generate", "shakespeare-char", "--only", "yes, no"], "each text: --only yes --only no"),
+        (["train", "copy-task", "--train.start_from", "copy-task"], "give its folder: '"),
         (["export", "copy-task", "out"], "needs --to huggingface|ctranslate2|onnx|web; see"),
         (["new", "mine", "--text", ""], "--text is empty; give the path of a file or a folder"),
         (["translate", "tatoeba-en-zh", "--split", "zh-en"], "translates en to zh; give en-zh"),
@@ -680,6 +693,19 @@ def load(name: str):
             lambda: ch.Corpus("m.de"),  # type: ignore[call-arg]
             r"prepare\(…\) returns one, .* recipe_for\(name, OwnText\.files\('m\.de'\)\)$",
         ),
+        (
+            lambda: ch.serve("copy-task, tatoeba-en-zh"),
+            r"is one string; give a list: \['copy-task', 'tatoeba-en-zh'\]$",
+        ),
+        (lambda: ch.examine(torch.nn.Linear), r"is a class; give an object of it: Linear\(\)$"),  # type: ignore[arg-type]
+        (
+            lambda: ch.export("new-folder", "copy-task"),
+            r"copy-task is a model; name the model first",
+        ),
+        (
+            lambda: ch.train(ch.recipe("copy-task", train={"start_from": "copy-task"})),
+            r"is a shipped model, and the key takes a folder; make a recipe .* give its folder: '",
+        ),
         (lambda: ch.export("copy-task", "web", "out"), r"write export\(model, 'out', to='web'\)"),
         (lambda: ch.export("copy-task", "out", "onnx"), r"write export\(model, 'out', to='onnx'\)"),
         (lambda: load("copy-task").translate("1", beam="4"), r"write beam=4, without quotes"),
@@ -710,6 +736,19 @@ def test_options_of_other_software_are_answered_with_our_own(
 ):
     with pytest.raises(TypeError, match=f"no option '{word}'; did you mean '{option}'"):
         getattr(ch.load(model), method)("1", **{word: 5})
+
+
+def test_keys_of_the_recipe_given_to_a_call_are_shown_in_their_tables():
+    call: Any = ch.train
+    with pytest.raises(
+        TypeError, match=r"'steps', which is a key .*recipe\(…, train={'steps': 9, 'lr"
+    ):
+        call("copy-task", steps=9, lr=0.1)
+    with pytest.raises(TypeError, match=r"train\(\) has no keyword 'foldr'; did you mean 'folder'"):
+        call("copy-task", foldr="x")
+    call = ch.training_plan
+    with pytest.raises(TypeError, match=r"training_plan\(clearhead\.recipe\(…, train={'steps'"):
+        call("copy-task", steps=9)
 
 
 def test_python_calls_are_answered_with_the_method_or_the_keyword():

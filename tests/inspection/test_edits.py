@@ -242,7 +242,9 @@ def test_an_edit_that_never_happened_is_an_error():
     source, _ = inputs_of(model)
     with pytest.raises(InputError, match="changed nothing"), trace(model, edit=zero("logits")):
         model.encode(source)
-    with pytest.raises(InputError, match="longest sequence .* has 5 positions; choose from 0 to 4"):
+    with pytest.raises(
+        InputError, match=r"longest sequence .* has 5 positions; choose from 0 to 4"
+    ):
         run(model, zero("encoder.output", positions=[9]))
     with pytest.raises(InputError, match="reached that activation at these places"):
         run(model, zero("encoder.output", rows=[9]))

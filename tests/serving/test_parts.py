@@ -10,6 +10,8 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from starlette.datastructures import Headers
+from starlette.requests import Request
 from torch import nn
 
 import clearhead as ch
@@ -25,8 +27,16 @@ from clearhead.errors import ConfigError, FolderError, InputError, ModelError
 from clearhead.interop.model_folder import TokenIds
 from clearhead.serving import completions
 from clearhead.serving import stored as stored_files
+from clearhead.serving.access import Callers
 from clearhead.serving.batching import Batcher
-from clearhead.serving.bodies import SentFile, _form, _multipart  # pyright: ignore
+from clearhead.serving.bodies import (
+    SentFile,
+    _form,  # pyright: ignore
+    _multipart,  # pyright: ignore
+    read_json_object,
+    text_field,
+)
+from clearhead.serving.classification import Classification
 from clearhead.serving.completions import Asked, Completions, CompletionStream, RunningCompletion
 from clearhead.serving.languages import Detector, find_language, pair_in_name
 from clearhead.serving.markup import HtmlText
@@ -422,6 +432,46 @@ def test_a_completion_begins_as_the_documents_of_training_did():
     home = Completions([decoder], Limits(), Metrics(), authorise=nobody, wait=nobody)
     asked = home._asked({"model": "one", "prompt": "a dog"})  # pyright: ignore
     assert [prompt.tokens for prompt in asked.prompts] == [[1, *tokenizer.encode("a dog")]]
+
+
+def test_a_completion_that_is_asked_elsewhere_or_as_a_chat_is_led_to_its_place():
+    nobody: Any = None
+    decoder: Any = SimpleNamespace(name="plays")
+    others = {"en-zh": "POST /translate", "moods": "POST /classify"}
+    home = Completions([decoder], Limits(), Metrics(), authorise=nobody, wait=nobody, others=others)
+    for name, address in others.items():
+        message = rf"'{name}' does not .* to {address} \(models that continue text: 'plays'\)"
+        with pytest.raises(RequestError, match=message):
+            home._asked({"model": name, "prompt": "a"})  # pyright: ignore
+    with pytest.raises(RequestError, match=r"no field 'messages'; .* the field 'prompt'"):
+        home._asked({"model": "plays", "messages": []})  # pyright: ignore
+    with pytest.raises(RequestError, match=r"choose one of 'max_tokens', 'min_p'"):
+        home._asked({"model": "plays", "zzz": 1})  # pyright: ignore
+
+
+def test_a_server_without_classifiers_says_so_whatever_is_sent():
+    home = Classification([], Limits(), authorise=lambda *_: "", wait=lambda *_: None)  # type: ignore[arg-type]
+    request = Request({"type": "http", "headers": [], "query_string": b""})
+    with pytest.raises(RequestError, match=r"this server has no classifier; start it with one$"):
+        asyncio.run(home.classify(request))
+
+
+def test_a_field_that_is_missing_and_a_body_that_is_not_json_say_what_is_wanted():
+    with pytest.raises(RequestError, match=r"'target' is missing; it holds the code: zh$"):
+        text_field({}, "target", holds="the code: zh")
+    with pytest.raises(RequestError, match=r'not JSON; .* in double quotes, such as {"name":'):
+        read_json_object(b"{'q': 'Hello.'}")
+
+
+def test_a_page_of_another_site_is_told_the_option_that_would_allow_it():
+    sent = Headers({"host": "127.0.0.1:8000", "origin": "http://localhost:3000"})
+    reason = Callers("127.0.0.1", option="--allow-origin").reason_to_refuse(sent)
+    assert reason == (
+        "pages of http://localhost:3000 may not use this server; start the server with "
+        "--allow-origin http://localhost:3000"
+    )
+    reason = Callers("127.0.0.1").reason_to_refuse(sent)  # of the live page, which has no option
+    assert reason == "pages of http://localhost:3000 may not use this server"
 
 
 def test_a_client_that_leaves_before_the_first_piece_holds_no_part_of_the_queue():

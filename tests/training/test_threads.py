@@ -95,7 +95,7 @@ def test_a_plan_says_with_how_many_threads_it_was_timed(text: Corpus, tmp_path: 
     assert main(["train", *where, "--threads", "2"]) == 0
     assert "threads       2, as given" in capsys.readouterr().out
     assert main(["train", *where, "--threads", "0"]) == 2
-    assert "--threads 0 must be a whole number of at least 1" in capsys.readouterr().err
+    assert "of at least 1; leave it out to have the number chosen" in capsys.readouterr().err
 
 
 def test_a_recipe_says_that_the_machine_is_busy(text: Corpus, monkeypatch):

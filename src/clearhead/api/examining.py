@@ -85,6 +85,9 @@ def open_module(model: nn.Module | TextModel | str | Path, language: Language) -
     if isinstance(model, TextModel):
         return OpenedModel(model.model, fresh=False)
     if not isinstance(model, str | Path):
+        if isinstance(model, type):
+            facts = {"model": model.__name__, "name": model.__name__}
+            raise InputError(error_text("a_class", language, **facts))
         facts = {"model": f"{model!r:.60}", "type": type(model).__name__}
         raise InputError(error_text("not_a_model", language, **facts))
     if names_a_file(model):

@@ -8,16 +8,16 @@ from pathlib import Path
 from typing import Any, Never
 
 from clearhead.api.keywords import takes
-from clearhead.api.locating import locate
+from clearhead.api.locating import given_or_shipped, is_run, locate
 from clearhead.api.tokenized_model import TokenizedModel
 from clearhead.config.checks import as_folder, as_path
 from clearhead.config.tasks import ExportOptions, Software, StoredPrecision
-from clearhead.errors import ConfigError, InputError, nearest, setting, type_of
+from clearhead.errors import ConfigError, FolderError, InputError, nearest, setting, type_of
 from clearhead.interop.certificate import Certificate
 from clearhead.interop.ctranslate2.exporting import export_ctranslate2
 from clearhead.interop.folders import has_file
 from clearhead.interop.huggingface.exporting import export_model
-from clearhead.interop.model_folder import model_folder_of, save_model
+from clearhead.interop.model_folder import CONFIG, model_folder_of, save_model
 from clearhead.interop.onnx.exporting import export_onnx
 from clearhead.interop.tokenizer_file import SOURCE, has_tokenizer
 from clearhead.models import Model
@@ -70,8 +70,21 @@ def export(
     own_options = _own_options(options, to)
     compare = ", and comparing its results with clearhead's" if check else ""
     logging.getLogger("clearhead.progress").info(f"exporting to {out}{compare}")
+    refuse_swapped(model, out)
     with _folder_of(model) as folder:
         return EXPORTS[to](folder, as_folder("out", out), check=options.check, **own_options)
+
+
+def refuse_swapped(model: object, out: str | Path) -> None:
+    """Raises if the model and the folder to write were given in the wrong order."""
+    if not isinstance(model, str | Path) or not isinstance(out, str | Path) or not str(model):
+        return
+    given, folder = given_or_shipped(Path(model)), given_or_shipped(Path(out))
+    if not given.exists() and (is_run(folder) or has_file(folder, CONFIG)):
+        raise FolderError(
+            f"{model} is not a folder, but {out} is a model; name the model first, and then the "
+            "folder to write"
+        )
 
 
 def _own_options(options: ExportOptions, to: Software) -> dict[str, Any]:

@@ -1,6 +1,6 @@
 """Makes recipes: by name, from a file, or from values in memory."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Never
@@ -17,7 +17,7 @@ from clearhead.config import (
     revise_recipe,
 )
 from clearhead.config.recipe import SECTIONS, check_recipe_name, validate_as_often
-from clearhead.config.usual_names import LIKE_ENOUGH, key_meant
+from clearhead.config.usual_names import LIKE_ENOUGH, key_meant, remedy_for_option
 from clearhead.errors import InputError, closest, nearest, type_of
 
 RecipeGiven = Recipe | str | Path
@@ -81,6 +81,25 @@ def _refuse_keys(others: Mapping[str, Any]) -> None:
         if key is None or closest(word, SECTIONS, LIKE_ENOUGH):
             remedy = nearest(word, ["name", *SECTIONS])
         raise InputError(f"a recipe has no keyword {word!r}; {remedy}")
+
+
+def refuse_recipe_keys(function: str, others: Mapping[str, Any], names: Sequence[str]) -> None:
+    """Raises for keywords that a function does not have, and shows those that are keys of the
+    recipe in their tables. `names` are the function's keywords."""
+    tables: dict[str, dict[str, Any]] = {}
+    for word, value in others.items():
+        key = None if closest(word, names, LIKE_ENOUGH) else key_meant(word, recipe_keys())
+        if key is None:
+            remedy = remedy_for_option(word, names)
+            raise TypeError(f"{function}() has no keyword {word!r}; {remedy}")
+        section, _, name = key.partition(".")
+        tables.setdefault(section, {})[name] = value
+    if tables:
+        shown = ", ".join(f"{section}={table!r:.200}" for section, table in tables.items())
+        raise TypeError(
+            f"{function}() has no keyword {next(iter(others))!r}, which is a key of the recipe; "
+            f"write clearhead.{function}(clearhead.recipe(…, {shown}))"
+        )
 
 
 def as_recipe(named: RecipeGiven) -> Recipe:

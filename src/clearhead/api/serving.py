@@ -21,7 +21,7 @@ from clearhead.decoding.engine import engine_folder as make_engine_folder
 from clearhead.decoding.opening import checked_folder, open_folder, run_name
 from clearhead.decoding.sentences import language_pair
 from clearhead.environment import api_keys as keys_of_environment
-from clearhead.errors import ClearheadError, ConfigError, DataError, FolderError, method
+from clearhead.errors import ClearheadError, ConfigError, DataError, FolderError, InputError, method
 from clearhead.interop.labels import read_labels
 from clearhead.interop.model_folder import read_description, refuse_own_parts
 
@@ -92,6 +92,8 @@ def serve(
     named = chosen.api_keys
     keys = keys_of_environment() if named is None else _keys(as_path("api_keys", named))
     many = [models] if isinstance(models, str | Path) else list(models)
+    for model_or_path in many:
+        _refuse_several(model_or_path, in_list=not isinstance(models, str))
     opened = [_named(model_or_path) for model_or_path in many]
     to_serve = _checked([_to_serve(name, model) for name, model in opened])
     for model in to_serve:
@@ -128,6 +130,15 @@ def _check_main_thread() -> None:
         "a server cannot be started in a notebook or outside the main thread; run it in a "
         "terminal, or in a separate process: clearhead serve MODEL"
     )
+
+
+def _refuse_several(given: object, *, in_list: bool) -> None:
+    """Raises for one string that names several models."""
+    if not isinstance(given, str) or "," not in given or Path(given).exists():
+        return
+    names = [name.strip() for name in given.split(",") if name.strip()]
+    remedy = f"name each apart: {' '.join(names)}" if in_list else f"give a list: {names!r}"
+    raise InputError(f"{given!r:.200} is one string; {remedy}")
 
 
 def _named(argument: str | Path) -> tuple[str | None, TextModel]:

@@ -4,15 +4,18 @@ import logging
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
+from inspect import signature
 from pathlib import Path
+from typing import Never
 
 import torch
 
 from clearhead.api.keywords import takes
+from clearhead.api.locating import given_or_shipped
 from clearhead.api.own_parts import PartGiven, own_parts
 from clearhead.api.paths import PREPARED, RUNS
 from clearhead.api.preparing import is_prepared, prepare, refuse_run_or_model
-from clearhead.api.recipes import RecipeGiven, as_recipe
+from clearhead.api.recipes import RecipeGiven, as_recipe, refuse_recipe_keys
 from clearhead.api.trained_run import TrainedRun
 from clearhead.config import Recipe, recipe_toml
 from clearhead.config.checks import as_folder, as_path
@@ -69,6 +72,7 @@ def train(
     positions: PartGiven = None,
     listeners: Sequence[Listener] | None = None,
     progress: Callable[[Progress], None] | None = None,
+    **others: Never,
 ) -> TrainedRun:
     """Train a recipe's model, and return the run, whose model takes and returns text.
 
@@ -77,7 +81,9 @@ def train(
     `build_model`. `listeners` receive every step; without listeners, `train` logs what `clearhead
     train` prints (logger "clearhead"). `progress` receives the progress of preparing.
     """
+    refuse_recipe_keys("train", others, [*signature(train).parameters])
     resolved = as_recipe(recipe)
+    _refuse_shipped(resolved.train.start_from)
     TrainOptions(threads=threads)
     check_listeners(listeners)
     parts = own_parts(
@@ -118,17 +124,30 @@ def training_plan(
     norm: PartGiven = None,
     positions: PartGiven = None,
     progress: Callable[[Progress], None] | None = None,
+    **others: Never,
 ) -> TrainingPlan:
     """Estimate what a run takes on this machine: sizes from arithmetic, and time from a few real
     steps, which are discarded. If the data are not prepared, they are prepared first; nothing else
     is written. The arguments are those of `train`. For many accelerators, use `plan`."""
+    refuse_recipe_keys("training_plan", others, [*signature(training_plan).parameters])
     resolved = as_recipe(recipe)
+    _refuse_shipped(resolved.train.start_from)
     TrainOptions(threads=threads)
     parts = own_parts(
         attention=attention, feed_forward=feed_forward, norm=norm, positions=positions
     )
     resolved, corpus, _ = _open_data(resolved, prepared, progress)
     return Trials(threads, own_parts=parts).plan(resolved, corpus)
+
+
+def _refuse_shipped(start: str | None) -> None:
+    """Raises if training is to start from a shipped model, which is named by its folder here."""
+    if start is not None and (folder := given_or_shipped(Path(start))) != Path(start):
+        raise ConfigError(
+            "train.start_from", start, "is a shipped model, and the key takes a folder",
+            f"make a recipe of its shape with {function('recipe_for')}, whose option `start` (on "
+            f"the command line, `from`) takes the name, or give its folder: {str(folder)!r}",
+        )  # fmt: skip
 
 
 def _open_data(

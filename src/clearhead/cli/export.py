@@ -3,7 +3,7 @@
 import argparse
 from pathlib import Path
 
-from clearhead.api.exporting import EXPORTS, export, why_no_tokenizer
+from clearhead.api.exporting import EXPORTS, export, refuse_swapped, why_no_tokenizer
 from clearhead.api.loading import find_model
 from clearhead.cli.calling import settings
 from clearhead.cli.options import add_options
@@ -36,6 +36,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(namespace: argparse.Namespace) -> int:
+    refuse_swapped(namespace.model, namespace.out)
     model, out = find_model(namespace.model), namespace.out
     with showing_stages(namespace):
         certificate = export(model, out, **settings(namespace, export))

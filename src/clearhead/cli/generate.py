@@ -4,6 +4,7 @@ empty."""
 
 import argparse
 import json
+import shlex
 
 from clearhead.api.text_model import TextModel, generate_continuations, stream_continuation
 from clearhead.cli.calling import options_of
@@ -59,6 +60,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(namespace: argparse.Namespace) -> int:
+    if namespace.only is not None and len(namespace.only) == 1 and "," in namespace.only[0]:
+        texts = [text.strip() for text in namespace.only[0].split(",") if text.strip()]
+        apart = " ".join(f"--only {shlex.quote(text)}" for text in texts)
+        raise ClearheadError(
+            f"--only allows one text, {namespace.only[0]!r}; give it once for each text: {apart}"
+        )
     if namespace.prompt is not None and namespace.input is not None:
         raise ClearheadError("--prompt and --input both give the text; leave one out")
     if namespace.greedy:

@@ -172,6 +172,9 @@ def _translate_lines(namespace: argparse.Namespace, model: TextModel) -> int:
     _check_model(namespace, model)
     translator = _LineTranslator(namespace, model)
     find_translations(model, [], translator.options)  # raises before a line is read
+    if namespace.n_best > namespace.beam:
+        wider = f"searching with --beam {namespace.n_best} instead of {namespace.beam}"
+        print(f"note: --n-best {namespace.n_best} needs as wide a beam; {wider}", file=sys.stderr)
     if namespace.details and model.calibration is None:
         missing = (
             "no confidence, because the model is not calibrated; calibrate it with: "

@@ -36,6 +36,9 @@ class PrepareOptions:
 
 
 def _check_threads(threads: int | None) -> None:
+    if type(threads) is int and threads < 1:
+        rule = "must be a whole number of at least 1"
+        raise ConfigError("threads", threads, rule, "leave it out to have the number chosen")
     if threads is not None:
         check_between("threads", threads, 1, 4096)
 

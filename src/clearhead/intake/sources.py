@@ -29,6 +29,9 @@ SUFFIXES = {
 }
 
 
+GET = "get it with: "
+
+
 class Cursor(NamedTuple):
     """The progress of reading: which input, and how many of its documents."""
 
@@ -94,7 +97,7 @@ def _expand(pattern: str, split: str, kind: str) -> list[Path]:
         files = list(_files_below(path))
         matches = [p for p in files if p.name.lower().endswith(suffixes)]
         missing = f"holds no file that ends in {', '.join(suffixes)}"
-        if files and remedy == "check the path":
+        if files and not remedy.startswith(GET):
             remedy = other_endings(path, [str(file.relative_to(path)) for file in files])
     else:
         anchor = Path(path.anchor)
@@ -127,7 +130,7 @@ def _remedy(path: Path) -> str:
         return "check the path"
     for name, corpus in public_corpora().items():
         if path.is_relative_to(root / corpus.folder):
-            return f"get it with: {call('get_corpus', name)}"
+            return f"{GET}{call('get_corpus', name)}"
     if not path.is_relative_to(root):
         return "check the path"
     return (

@@ -99,6 +99,8 @@ class Callers(NamedTuple):
     """True if the server may be called by any name, as behind a proxy."""
     origins: tuple[str, ...] = ()
     """Sites whose pages may send requests, besides the server's own pages."""
+    option: str = ""
+    """The option with which the server can be started to allow another site, if it has one."""
 
     def reason_to_refuse(self, headers: Headers) -> str | None:
         """Return the reason to refuse a request; None: it is answered."""
@@ -114,7 +116,9 @@ class Callers(NamedTuple):
         # The server's own port may differ, because of a tunnel or a proxy.
         if name and origin.lower() in (f"http://{host.lower()}", f"https://{host.lower()}"):
             return None
-        return "pages of other sites may not use this server (allow_origin can allow some)"
+        site = repr(origin[:100])[1:-1]
+        remedy = f"; start the server with {self.option} {site}" if self.option else ""
+        return f"pages of {site} may not use this server{remedy}"
 
 
 def _name(host: str) -> str:

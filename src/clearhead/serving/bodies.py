@@ -67,7 +67,8 @@ def read_json_object(body: bytes) -> dict[str, Any]:
     try:
         decoded = json.loads(body)
     except (ValueError, RecursionError):
-        raise RequestError(400, "the body is not JSON; send an object") from None
+        remedy = 'send an object with names and texts in double quotes, such as {"name": "text"}'
+        raise RequestError(400, f"the body is not JSON; {remedy}") from None
     if not isinstance(decoded, dict):
         raise RequestError(400, "the body is not a JSON object; write it in { }")
     return decoded
@@ -170,14 +171,15 @@ def refuse_mistyped(fields: Fields, known: Iterable[str]) -> None:
             raise RequestError(400, f"there is no field {name[:40]!r}; did you mean {close!r}?")
 
 
-def text_field(fields: Fields, name: str, default: str | None = None) -> str:
+def text_field(fields: Fields, name: str, default: str | None = None, *, holds: str = "") -> str:
     """Return a field that is a string. If the field may be left out, null and "" count as left
-    out."""
+    out. `holds` says what the field is for, to whoever has left it out."""
     value = fields.get(name)
     if value is None or (value == "" and default is not None):
         value = default
     if value is None:
-        raise RequestError(400, f"the field {name!r} is missing")
+        explained = f"; it holds {holds}" if holds else ""
+        raise RequestError(400, f"the field {name!r} is missing{explained}")
     if not isinstance(value, str):
         raise RequestError(400, f"the field {name!r} must be a string")
     return value

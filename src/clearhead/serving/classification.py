@@ -74,11 +74,15 @@ class Classification:
     async def classify(self, request: Request) -> Response:
         """POST /classify"""
         self.authorise(request, key_in_head(request))
+        if not self.models:
+            raise RequestError(404, "this server has no classifier; start it with one")
         fields = read_json_object(await read_body(request, self.limits))
         texts, is_list = texts_field(fields, "q", self.limits)
-        name = text_field(fields, "model", min(self.models) if len(self.models) == 1 else None)
+        only = min(self.models) if len(self.models) == 1 else None
+        holds = f"the name of a classifier: {' or '.join(sorted(self.models))}"
+        name = text_field(fields, "model", only, holds=holds)
         if name not in self.models:
-            remedy = nearest(name[:60], self.models) if self.models else "there is no classifier"
+            remedy = nearest(name[:60], self.models)
             raise RequestError(404, f"there is no classifier {name[:60]!r}; {remedy}")
         answers = await self.wait(request, self._answers(*self.models[name], texts))
         return answer_json(answers if is_list else answers[0])

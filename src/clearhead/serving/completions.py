@@ -6,7 +6,7 @@ import json
 import secrets
 import threading
 import time
-from collections.abc import AsyncIterator, Iterator, Sequence
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, NamedTuple
 
@@ -80,7 +80,10 @@ class Completions:
         *,
         authorise: Authorise,
         wait: While,
+        others: Mapping[str, str] | None = None,
     ) -> None:
+        """`others` are the addresses of the server's other models, which continue no text."""
+        self.others = others or {}
         self.decoders = {decoder.name: decoder for decoder in decoders}
         self.limits, self.metrics = limits, metrics
         self.authorise, self.wait = authorise, wait
@@ -116,6 +119,10 @@ class Completions:
         return {"id": name, "object": "model", "created": self.started, "owned_by": "clearhead"}
 
     def _decoder(self, name: str) -> ServedDecoder:
+        if name in self.others:
+            what = f"{name[:60]!r} does not continue text; send the request to {self.others[name]}"
+            names = ", ".join(map(repr, sorted(self.decoders))) or "none"
+            raise RequestError(404, f"{what} (models that continue text: {names})")
         if name not in self.decoders:
             remedy = nearest(name[:60], self.decoders) if self.decoders else "it has no decoder"
             raise RequestError(404, f"this server has no model {name[:60]!r}; {remedy}")
@@ -126,7 +133,11 @@ class Completions:
             if name in NEUTRAL and value not in NEUTRAL[name]:
                 raise RequestError(400, f"the field {name!r} is not supported; leave it out")
             if name not in NEUTRAL and name not in FIELDS:
-                remedy = nearest(name[:40], FIELDS)
+                remedy = nearest(name[:40], sorted(FIELDS))
+                if name == "messages":
+                    remedy = (
+                        "a model continues the text of the field 'prompt', as it knows no chats"
+                    )
                 if name == "max_new" or OPTIONS.get(name) == "max_new":
                     remedy = "did you mean 'max_tokens'?"
                 raise RequestError(400, f"there is no field {name[:40]!r}; {remedy}")

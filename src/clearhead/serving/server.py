@@ -62,7 +62,12 @@ def server_app(plan: ServerPlan) -> Starlette:
     """Make the application of one worker. It opens its models when it starts, and adds their
     routes."""
     worker = _Worker(plan)
-    callers = Callers(plan.host, any_name=not is_loopback(plan.host), origins=plan.origins)
+    callers = Callers(
+        plan.host,
+        any_name=not is_loopback(plan.host),
+        origins=plan.origins,
+        option="--allow-origin",
+    )
     middleware = [Middleware(Guard, callers=callers, metrics=worker.metrics)]
     if plan.origins:
         cors = Middleware(
@@ -118,7 +123,18 @@ class _Worker:
             needs_key=bool(plan.key_digests),
             detector=await asyncio.to_thread(Detector),
         )
-        completions = Completions(decoders, limits, metrics, authorise=authorise, wait=self.wait)
+        completions = Completions(
+            decoders,
+            limits,
+            metrics,
+            authorise=authorise,
+            wait=self.wait,
+            others={
+                model.name: "POST /classify" if model.classifies else "POST /translate"
+                for model in plan.models
+                if model.classifies or model.pair is not None
+            },
+        )
         app.router.routes += [
             Route("/translate", translation.translate, methods=["POST"]),
             Route("/detect", translation.detect, methods=["POST"]),

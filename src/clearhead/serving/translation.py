@@ -198,7 +198,9 @@ class Translation:
     ) -> tuple[str, str, dict[str, Any] | None]:
         """Return the source and target languages of a request, and the detected language if the
         request asked for it."""
-        target_code = text_field(fields, "target")
+        targets = " or ".join(sorted({target for _, target in self.models}))
+        holds = f"the code of the language to translate into: {targets}"
+        target_code = text_field(fields, "target", holds=holds)
         target = find_language(target_code, self.languages)
         if target is None:
             raise RequestError(400, f"{_short(target_code)} is not supported; {self._supported()}")
