@@ -551,6 +551,8 @@ def test_what_is_written_as_elsewhere_is_answered_with_our_own(words, remedy: st
 
 def test_files_of_the_wrong_kind_are_named_with_what_to_do(said):
     write("own.txt", "A plain line.\n" * 9)
+    message = said("prepare", "copy-task", "--out", "own.txt")
+    assert message.endswith("--out own.txt: own.txt is a file; give the path of a folder\n")
     assert "give it as text: --text " in said("new", "mine", "--table", "own.txt")
     assert "make a recipe for it with clearhead new" in said("prepare", "own.txt")
     write("mine.toml", "")

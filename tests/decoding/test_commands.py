@@ -100,6 +100,13 @@ def test_a_line_in_is_a_line_out_in_order_and_empty_lines_stay(
     assert sum(best["log_probs"]) / len(best["tokens"]) == pytest.approx(best["score"])
 
 
+def test_more_translations_than_the_beam_is_wide_are_searched_with_a_note(folder: Path, inside):
+    options = ("translate", folder / "mt", "--max-new", 3, "--n-best", 3)
+    note = "note: --n-best 3 needs as wide a beam; searching with --beam 3 instead of 2\n"
+    assert note in inside(*options, "--beam", 2, given="ein Hund\n").stderr
+    assert "note: " not in inside(*options, "--beam", 3, given="ein Hund\n").stderr
+
+
 def test_where_the_first_line_looked_is_drawn_and_lines_stay_lines(
     folder: Path, tmp_path: Path, inside, monkeypatch
 ):

@@ -246,9 +246,9 @@ def test_an_edit_that_never_happened_is_an_error():
         InputError, match=r"longest sequence .* has 5 positions; choose from 0 to 4"
     ):
         run(model, zero("encoder.output", positions=[9]))
-    with pytest.raises(InputError, match="reached that activation at these places"):
+    with pytest.raises(InputError, match="reached that activation there; with"):
         run(model, zero("encoder.output", rows=[9]))
-    never_called = pytest.raises(InputError, match="not called inside the trace; call model")
+    never_called = pytest.raises(InputError, match="was not called; call model")
     with never_called, trace(model, edit=zero("logits")):
         pass
 

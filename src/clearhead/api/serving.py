@@ -134,7 +134,10 @@ def _check_main_thread() -> None:
 
 def _refuse_several(given: object, *, in_list: bool) -> None:
     """Raises for one string that names several models."""
-    if not isinstance(given, str) or "," not in given or Path(given).exists():
+    if not isinstance(given, str) or "," not in given:
+        return
+    named = _NAMED.fullmatch(given)
+    if Path(given).exists() or (named is not None and Path(named[2]).exists()):
         return
     names = [name.strip() for name in given.split(",") if name.strip()]
     remedy = f"name each apart: {' '.join(names)}" if in_list else f"give a list: {names!r}"

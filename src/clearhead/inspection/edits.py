@@ -111,6 +111,23 @@ class Edit:
             rule = f"belong to scores and weights, and {site.name} has none"
             raise ConfigError("keys", self.keys, rule, "choose positions, or leave keys out")
 
+    def why_never(self, longest: int) -> str:
+        """Return the reason why no call made this edit. `longest` is the number of tokens of the
+        longest sequence; 0: the edit's part of the model was not called."""
+        if not longest:
+            return "its part of the model was not called; call model(…) in the with block"
+        at = self.positions
+        if at and not any(-longest <= position < longest for position in at):
+            return (
+                f"the longest sequence inside the trace has {longest} positions; choose from 0 to "
+                f"{longest - 1}"
+            )
+        is_chosen = any(x is not None for x in (self.rows, self.heads, at, self.keys))
+        return (
+            f"no call inside the trace reached that activation{' there' if is_chosen else ''}; "
+            "with a cache, keys and values of the source are made by new_cache"
+        )
+
     def apply(
         self, x: Tensor, site: Site, queries: Counted | None, keys: Counted | None
     ) -> Tensor | None:

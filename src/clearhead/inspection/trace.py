@@ -236,32 +236,14 @@ class Trace:
             handle.remove()
         self._handles = []
         if kind is None and self._waiting:
-            raise InputError(self._why_nothing_changed(self._waiting[0]))
+            edit = self._waiting[0]
+            raise InputError(f"{edit} changed nothing: {edit.why_never(self._longest(edit))}")
 
-    def _why_nothing_changed(self, edit: Edit) -> str:
-        if not self._tokens:
-            return (
-                f"{edit} changed nothing: the model was not called inside the trace; call "
-                "model(…) in the with block"
-            )
+    def _longest(self, edit: Edit) -> int:
+        """Return the tokens of the longest sequence that has run in the towers of an edit."""
         towers = {self._sites[name].tower for name, edits in self._edits.items() if edit in edits}
-        totals = [
-            int(c.total.max()) for t in towers for c, _ in self._tokens.get(t, []) if len(c.total)
-        ]
-        longest = max(totals, default=0)
-        if longest and edit.positions and not any(-longest <= p < longest for p in edit.positions):
-            return (
-                f"{edit} changed nothing: the longest sequence inside the trace has {longest} "
-                f"positions; choose from 0 to {longest - 1}"
-            )
-        chosen = [edit.rows, edit.heads, edit.positions, edit.keys]
-        there = "that activation" + (
-            " at these places" if any(c is not None for c in chosen) else ""
-        )
-        return (
-            f"{edit} changed nothing: no call inside the trace reached {there}; with a cache, keys "
-            "and values of the source are made by new_cache"
-        )
+        calls = [call for tower in towers for call, _ in self._tokens.get(tower, [])]
+        return max((int(total) for call in calls for total in call.total.flatten()), default=0)
 
     def _hooks(self) -> Iterator[RemovableHandle | Tap]:
         matrices: dict[nn.Module, dict[str, Site]] = {}
