@@ -693,7 +693,7 @@ def load(name: str):
         ),
         (
             lambda: ch.Corpus("m.de"),  # type: ignore[call-arg]
-            r"prepare\(…\) returns one, .* recipe_for\(name, OwnText\.files\('m\.de'\)\)$",
+            r"prepare\(recipe\) returns one, .*recipe_for\(name, OwnText\.files\('m\.de'\)\)$",
         ),
         (
             lambda: ch.serve("copy-task, tatoeba-en-zh"),

@@ -20,7 +20,16 @@ from clearhead.data.layouts import (
 )
 from clearhead.data.manifest import Manifest, SplitFacts, read_manifest, verify
 from clearhead.data.token_files import TokenFile, TokenStore
-from clearhead.errors import ConfigError, DataError, InputError, function, nearest, own_text
+from clearhead.errors import (
+    ConfigError,
+    DataError,
+    InputError,
+    Verbatim,
+    call,
+    function,
+    nearest,
+    own_text,
+)
 from clearhead.files import refuse_unusual
 from clearhead.text.labels import label_ids
 from clearhead.text.tokenizer import Tokenizer, load_tokenizer
@@ -43,8 +52,9 @@ class Corpus:
         if first is not None and not more:  # copies are made without arguments
             own = own_text("files", str(first))
             raise InputError(
-                f"Corpus({first!r:.60}) is not how a corpus is made; {function('prepare')} "
-                f"returns one, also of a text of your own: clearhead.recipe_for(name, {own})"
+                f"Corpus({first!r:.60}) is not how a corpus is made; "
+                f"{call('prepare', Verbatim('recipe'))} returns one, and the recipe for a text of "
+                f"your own is clearhead.recipe_for(name, {own})"
             )
         return super().__new__(cls)
 
