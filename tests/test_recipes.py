@@ -191,6 +191,15 @@ def test_a_recipe_written_out_and_read_again_is_the_same(name: str, tmp_path: Pa
         (MINE + "[model]\nvocab_size = 9\n", r"model\.vocab_size comes from the prepared data"),
         ("[data\n", "mine.toml is not a TOML file"),
         (
+            'a = 1\nb = ["C:\\Users\\me\\a.de"]\n',
+            r"mine\.toml, line 2: a backslash in double quotes begins an escape; write "
+            r"'C:\\Users\\me\\a\.de' in single quotes, or with slashes: \"C:/Users/me/a\.de\"$",
+        ),
+        ("[model]\ntie_output = True\n", r"line 2: TOML writes true in lower case, not True$"),
+        ("[model]\nn_kv_heads = None\n", r"line 2: TOML has no None; leave the key out$"),
+        ('[train]\nmetric = "no\\d" # "x"\n', r"line 2: a backslash"),
+        ("[model]\nfamily = Truely\n", r"not a TOML file: Invalid value"),
+        (
             "[project]\nname = 'x'\n",
             r"\[project\]; .* is it a recipe\? clearhead\.recipe_for",
         ),

@@ -76,12 +76,44 @@ def check_recipe_name(name: object) -> None:
 
 def read_toml(path: Path) -> dict[str, Any]:
     """Read the tables of a TOML file."""
+    text = ""
     try:
-        return tomllib.loads(path.read_text(encoding="utf-8-sig"))
+        text = path.read_text(encoding="utf-8-sig")
+        return tomllib.loads(text)
     except OSError as error:
         raise _unreadable(path, error) from None
     except (ValueError, RecursionError) as error:
-        raise ClearheadError(f"{path} is not a TOML file: {error}; texts are in quotes") from None
+        known = _usual_mistake(text, str(error))
+        raise ClearheadError(
+            f"{path}{known}"
+            if known
+            else f"{path} is not a TOML file: {error}; texts are in quotes"
+        ) from None
+
+
+def _usual_mistake(text: str, error: str) -> str:
+    """Describe a mistake that many make in TOML, with its line; "" for any other."""
+    place = re.search(r"at line (\d+), column (\d+)", error)
+    lines = text.splitlines()
+    if place is None or not 1 <= int(place[1]) <= len(lines):
+        return ""
+    number, column = int(place[1]), int(place[2])
+    line = lines[number - 1]
+    word = re.match(r"(True|False|None)\b", line[max(0, column - 1) :])
+    if word is not None and word[1] == "None":
+        return f", line {number}: TOML has no None; leave the key out"
+    if word is not None:
+        return f", line {number}: TOML writes {word[1].lower()} in lower case, not {word[1]}"
+    quoted = [match for match in re.finditer(r'"([^"]*)"', line) if "\\" in match[1]]
+    near = [match for match in quoted if match.start() < column <= match.end() + 1]
+    if near:
+        value = near[0][1][:100]
+        slashes = value.replace("\\", "/")
+        return (
+            f", line {number}: a backslash in double quotes begins an escape; write '{value}' in "
+            f'single quotes, or with slashes: "{slashes}"'
+        )
+    return ""
 
 
 def is_there(path: Path) -> bool:
