@@ -4,6 +4,7 @@ import errno
 import io
 import json
 import math
+import re
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from importlib.util import find_spec
@@ -23,6 +24,7 @@ from clearhead.training import publishing
 from clearhead.training.averaging import average_of, borrowed
 from clearhead.training.checkpoint import CheckpointError
 from clearhead.training.distributed import Ranks, joined_ranks, objective_of
+from clearhead.training.divergence import Divergence
 from clearhead.training.flops import step_flops
 from clearhead.training.loop import NotFiniteError, take_next_step, train
 from clearhead.training.plan import make_plan
@@ -107,6 +109,51 @@ def test_not_finite_steps_are_skipped_up_to_a_limit(text: Corpus, tmp_path: Path
     assert [line["step"] for line in trained.lines if "skipped" in line] == [3, 4, 7]
     with pytest.raises(NotFiniteError, match="3 such steps in a row"):
         go(recipe, text, tmp_path / "bad", before=plant_nan_at(3, 4, 5, where="gradient"))
+
+
+def test_a_learning_rate_far_too_high_is_named_once(text: Corpus, tmp_path: Path):
+    recipe = with_train(TEXT, steps=12, lr=100.0, warmup_steps=1)
+    trained = go(recipe, text, tmp_path / "run")
+    log = (tmp_path / "run/log.txt").read_text(encoding="utf-8")
+    (line,) = [line for line in log.splitlines() if "warning" in line]
+    assert re.search(
+        r"warning: step \d+: the loss has risen to [\d,.]+, from \d\.\d at first; train\.lr=100 is "
+        r"probably too high; try train\.lr=0\.003, in a new folder$",
+        line,
+    )
+    assert "warning" not in " ".join(trained.said)
+
+
+@pytest.mark.parametrize("corpus", ["text", "pairs"])
+def test_a_healthy_run_has_no_warning(corpus: str, request, tmp_path: Path):
+    recipe = {"text": TEXT, "pairs": PAIRS}[corpus]
+    go(with_train(recipe, steps=20), request.getfixturevalue(corpus), tmp_path / "run")
+    assert "warning" not in (tmp_path / "run/log.txt").read_text(encoding="utf-8")
+
+
+def test_a_warm_up_that_never_ends_is_in_the_log(text: Corpus, tmp_path: Path):
+    go(with_train(TEXT, steps=2, warmup_steps=50), text, tmp_path / "run")
+    log = (tmp_path / "run/log.txt").read_text(encoding="utf-8")
+    assert log.count("warning: train.warmup_steps=50 is more than train.steps=2") == 1
+
+
+def test_a_model_that_starts_below_an_even_guess_may_rise_to_it():
+    config = replace(TEXT.model, vocab_size=1000)
+    divergence = Divergence(TEXT.train, config)
+    assert not any(divergence.after_step(step, loss) for step, loss in enumerate([0.5, 7.0, 9.0]))
+    assert divergence.after_step(4, 25.0) and not divergence.after_step(5, 26.0)
+    factor = Divergence(replace(TEXT.train, schedule="noam", lr=2.0), config)
+    factor.after_step(1, 7.0)
+    assert "train.lr=2 is probably too high; try train.lr=0.2," in factor.after_step(2, 70.0)
+
+
+@pytest.mark.parametrize("metric", ["BLEU", "chrF++"])
+def test_the_best_by_a_score_of_translations_needs_translations(
+    metric: str, pairs: Corpus, tmp_path: Path
+):
+    recipe = with_train(PAIRS, steps=2, validate_every=1, metric=metric, best_is="highest")
+    with pytest.raises(ConfigError, match=r"perplexity; let each .*train\.translate_valid=50$"):
+        go(recipe, pairs, tmp_path / "run")
 
 
 def test_validation_is_the_plain_loss_over_the_whole_split(text: Corpus, tmp_path: Path):

@@ -1,12 +1,13 @@
 """Every schedule against its formula, written out by hand."""
 
 import math
+from dataclasses import replace
 
 import pytest
 
 from clearhead.config import TrainConfig
 from clearhead.errors import ConfigError
-from clearhead.training.schedule import learning_rate
+from clearhead.training.schedule import learning_rate, short_warmup
 
 D_MODEL = 48
 
@@ -14,6 +15,19 @@ D_MODEL = 48
 def rates(**settings) -> list[float]:
     config = TrainConfig(lr=0.02, steps=100, warmup_steps=10, **settings)
     return [learning_rate(step, config, D_MODEL) for step in range(1, 101)]
+
+
+@pytest.mark.parametrize("schedule", ["noam", "inverse-sqrt", "constant", "cosine"])
+def test_a_warm_up_longer_than_the_run_is_a_warning(schedule):
+    assert short_warmup(TrainConfig(steps=4, warmup_steps=4000, schedule=schedule)) == (
+        "warning: train.warmup_steps=4000 is more than train.steps=4, so the learning rate ends at "
+        "0.1% of its highest value; try train.warmup_steps=1, or more steps"
+    )
+    assert not short_warmup(TrainConfig(steps=100, warmup_steps=100, schedule=schedule))
+    config = TrainConfig(steps=30, warmup_steps=40, schedule=schedule)
+    assert "ends at 75.0% of" in short_warmup(config)
+    highest = learning_rate(40, replace(config, steps=100), D_MODEL)
+    assert learning_rate(30, config, D_MODEL) == pytest.approx(0.75 * highest)
 
 
 def test_noam_is_the_formula_of_the_paper():

@@ -11,17 +11,19 @@ from clearhead.errors import ClearheadError, ConfigError
 from clearhead.training.averaging import borrowed, move_towards
 from clearhead.training.checkpoint import CheckpointError
 from clearhead.training.distributed import objective_of
+from clearhead.training.divergence import Divergence
 from clearhead.training.flops import Meter
 from clearhead.training.pace import Pace
 from clearhead.training.report import MetricsLine, Reporter
 from clearhead.training.run import Run
-from clearhead.training.schedule import learning_rate
+from clearhead.training.schedule import learning_rate, short_warmup
 from clearhead.training.shared_folder import NotSharedError
 from clearhead.training.signals import StopRequests
 from clearhead.training.step import Update, seed_step, take_step
 from clearhead.training.validation import Measure, loss_of_other, validate
 
-HIGHEST_IS_BEST = ("accuracy", "BLEU", "chrF++")
+SCORES_OF_TEXT = ("BLEU", "chrF++")
+HIGHEST_IS_BEST = ("accuracy", *SCORES_OF_TEXT)
 
 
 class NotFiniteError(ClearheadError):
@@ -57,7 +59,10 @@ def train(
     names_are_known = measure is None or measured is not None
     if config.metric not in names and names_are_known and config.validate_every:
         rule = f"is not one of the values that validation gives: {', '.join(names)}"
-        raise ConfigError("train.metric", config.metric, rule, "name one of them, or pass measure=")
+        remedy = "name one of them"
+        if config.metric in SCORES_OF_TEXT and run.recipe.data.task == "pairs":
+            remedy = "let each validation translate, such as train.translate_valid=50"
+        raise ConfigError("train.metric", config.metric, rule, remedy)
     if config.metric in HIGHEST_IS_BEST and config.best_is == "lowest":
         rule = f"would keep the worst step by {config.metric}"
         raise ConfigError("train.best_is", config.best_is, rule, "try best_is='highest'")
@@ -70,6 +75,9 @@ def train(
     ending = _reached_end(run)  # a resumed run may have nothing left to do
     run.objective.train()
     pace = Pace(planned_seconds)
+    divergence = Divergence(config, model)
+    if ending is None and (short := short_warmup(config)):
+        report.say(short)
 
     with StopRequests(config.max_minutes) as stop:
         started = time.perf_counter()
@@ -85,6 +93,8 @@ def train(
             report.step(_record(run, update, batch) | meter.rates())
             if slow := pace.after_step(step_seconds):
                 report.say(slow)
+            if diverged := divergence.after_step(step, update.loss):
+                report.say(diverged)
 
             is_last = _reached_end(run) is not None  # it may be the best, which is published
             if every(config.validate_every, step) or (config.validate_every and is_last):

@@ -24,6 +24,19 @@ def learning_rate(step: int, config: TrainConfig, d_model: int) -> float:
     return config.lr * _rise(step, warmup) * (1 - (1 - config.final_lr) * fallen)
 
 
+def short_warmup(config: TrainConfig) -> str:
+    """Return a warning if the run ends before its warm-up, so that the learning rate never reaches
+    its highest value; "" if not."""
+    warmup, steps = config.warmup_steps, config.steps
+    if warmup <= steps:
+        return ""
+    return (
+        f"warning: train.warmup_steps={warmup} is more than train.steps={steps}, so the learning "
+        f"rate ends at {steps / warmup:.1%} of its highest value; try "
+        f"train.warmup_steps={max(1, steps // 10)}, or more steps"
+    )
+
+
 def _rise(step: int, warmup: int) -> float:
     return min(1.0, step / warmup) if warmup else 1.0
 
