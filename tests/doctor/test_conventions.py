@@ -1,6 +1,7 @@
 """Conventions that differ between authors, each in a small model that is right: no error is
 reported for it, and the true bug beside it is still found."""
 
+import re
 from collections.abc import Callable
 
 import pytest
@@ -10,6 +11,7 @@ from torch import nn
 
 from clearhead.doctor import Examination, examine
 from clearhead.doctor.recognition import RecognitionError, recognise
+from clearhead.doctor.texts import explain
 from tests.doctor.specimens import healthy, serving
 from tests.doctor.specimens.healthy import LIMIT, VOCAB, WIDTH, Block, causal
 
@@ -663,6 +665,40 @@ def test_of_logits_that_are_nan_nothing_is_said_but_what_made_them():
     assert {f.case for f in report.findings} == {"output.not_finite", "weights.not_itself"}
     reasons = {o.check: o.reason for o in report.outcomes}
     assert reasons["context"] == reasons["residual"] == "not_finite"
+
+
+@pytest.mark.parametrize("language", ["en", "zh"])
+def test_a_weight_that_is_nan_is_named(language):
+    model = healthy.Decoder()
+    with torch.no_grad():
+        name, weight = [both for both in model.named_parameters() if both[1].dim() == 2][-1]
+        weight[3] = torch.nan
+    report = examine(model, kind="decoder", quick=True)
+    finding = report.findings[0]
+    assert finding.case == "output.weights" and finding.because is None
+    assert "output.not_finite" not in {finding.case for finding in report.findings}
+    said = explain(finding, language)
+    assert f"`{name}`" in said.seen and f"{weight.shape[1]:,}" in said.seen
+    assert "softmax" not in said.why + said.wrong
+
+
+def test_a_vocabulary_larger_than_the_table_is_refused_by_the_tables_name():
+    with pytest.raises(RecognitionError) as raised:
+        examine(healthy.Decoder(), kind="decoder", vocab_size=5000, quick=True)
+    first = str(raised.value).splitlines()[0]
+    assert re.match(
+        r"vocab_size=5,000 is more than the \d+ rows of `[\w.]+` \(nn\.Embedding\); leave", first
+    )
+    with pytest.raises(RecognitionError, match="vocab_size=5,000 超过了"):
+        examine(healthy.Decoder(), kind="decoder", vocab_size=5000, quick=True, language="zh")
+
+
+def test_a_decoder_examined_as_an_encoder_is_told_its_kind():
+    report = examine(healthy.Decoder(), kind="encoder", only=["context"])
+    (finding,) = report.findings
+    said = explain(finding, "en")
+    assert "pass kind='decoder' (command: --kind decoder)" in said.seen
+    assert "mask" in said.wrong and "head" not in said.wrong
 
 
 class Ragged(healthy.Decoder):

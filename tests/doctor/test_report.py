@@ -165,6 +165,10 @@ def test_the_command_examines_a_file_and_its_exit_code_is_the_verdict(tmp_path, 
     ("model", "message"),
     [
         ("nowhere", "neither FILE.py:NAME, nor a folder"),
+        (
+            "{folder}/weights.pt",
+            "weights.pt' is a file of weights, which does not say how to compute",
+        ),
         ("nowhere.py:build", "there is no file"),
         ("{folder}/mine.py:absent", "has no 'absent'"),
         ("{folder}/mine.py:number", "returned an object of type int"),
@@ -172,6 +176,7 @@ def test_the_command_examines_a_file_and_its_exit_code_is_the_verdict(tmp_path, 
 )
 def test_the_command_says_what_it_cannot_open(tmp_path, capsys, model, message):
     (tmp_path / "mine.py").write_text("def number():\n    return 3\n")
+    (tmp_path / "weights.pt").write_bytes(b"PK")
     assert main(["doctor", model.format(folder=tmp_path), "--kind", "decoder"]) == 2
     assert message in capsys.readouterr().err
 

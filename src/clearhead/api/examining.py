@@ -13,7 +13,7 @@ from clearhead.config.checks import as_path, check_at_least, check_seed, check_w
 from clearhead.doctor import Calls, Examination
 from clearhead.doctor import examine as examine_module
 from clearhead.doctor.hub_folders import offline, open_hub_folder
-from clearhead.doctor.opening import OpenedModel, names_a_file, open_file
+from clearhead.doctor.opening import OpenedModel, names_a_file, names_weights, open_file
 from clearhead.doctor.patient import ModelKind
 from clearhead.doctor.seeding import seeded
 from clearhead.doctor.texts import Language, error_text, listed
@@ -96,6 +96,8 @@ def open_module(model: nn.Module | TextModel | str | Path, language: Language) -
     is_named = is_run(folder) or (not folder.exists() and str(model) in shipped_models())
     if not is_named and folder.suffix == ".py":
         raise InputError(error_text("only_a_file", language, model=model))
+    if not is_named and names_weights(folder):
+        raise InputError(error_text("only_weights", language, model=model))
     if not is_named and not (folder / CONFIG).is_file():
         shipped = listed(shipped_models(), language)
         raise InputError(error_text("nothing_there", language, model=model, shipped=shipped))

@@ -21,7 +21,7 @@ def adapter_text(patient: Patient, problems: dict[str, str], language: Language)
     tried = "\n".join(f"  {shown}\n    {error}" for shown, error in problems.items())
     call = _call(patient)
     roles = [role for role in ("real", "source_real") if f"=inputs.{role}" in call]
-    return _first_of_all(patient, language) + error_text(
+    return _first_of_all(patient, problems, language) + error_text(
         "unknown",
         language,
         signature=f"forward({', '.join(arguments_of(model))})",
@@ -34,10 +34,21 @@ def adapter_text(patient: Patient, problems: dict[str, str], language: Language)
     )
 
 
-def _first_of_all(patient: Patient, language: Language) -> str:
+def _first_of_all(patient: Patient, problems: dict[str, str], language: Language) -> str:
     """Say what is probably wrong with the question itself, before what was tried."""
     if layer := layer_for_floats(patient.model):
         return error_text("floats", language, layer=layer) + "\n"
+    tables = {
+        name: module.num_embeddings
+        for name, module in patient.model.named_modules()
+        if isinstance(module, nn.Embedding)
+    }
+    beyond = any("IndexError" in problem for problem in problems.values())
+    if beyond and tables and patient.vocab_size > max(tables.values()):
+        name, rows = max(tables.items(), key=lambda table: table[1])
+        size = patient.vocab_size
+        facts = {"size": f"{size:,}", "rows": f"{rows:,}", "number": rows, "name": name}
+        return error_text("beyond_table", language, **facts) + "\n"
     signature = Signature.of(patient)
     if patient.kind == "encoder-decoder" and signature.arguments and len(signature.sequences) < 2:
         return error_text("one_input", language, argument=signature.first) + "\n"

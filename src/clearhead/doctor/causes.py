@@ -8,6 +8,7 @@ _EVERYTHING = "*"
 # A finding, and what it explains (checks, or cases of them), the most fundamental first.
 _RULES: tuple[tuple[str, str], ...] = (
     ("registered.hidden", _EVERYTHING),
+    ("output.weights", _EVERYTHING),
     ("output.not_finite", _EVERYTHING),
     ("determinism.state", _EVERYTHING),
     ("determinism.eval", _EVERYTHING),

@@ -30,6 +30,9 @@ _log = logging.getLogger(__name__)
 DEVICE_ERROR_WORDS = ("device", "backend", "cpu", "gpu", "cuda", "triton", "assertionerror")
 """Words in the errors of a model that runs only on its own device."""
 
+NO_LOGITS = ("output.not_finite", "output.weights")
+"""Findings after which the checks of logits have nothing to look at."""
+
 
 def examine(
     model: nn.Module,
@@ -75,7 +78,7 @@ def examine(
         findings: list[Finding] = []
         outcomes: list[Outcome] = []
         for check in checks:
-            if check.of_logits and any(f.case == "output.not_finite" for f in findings):
+            if check.of_logits and any(f.case in NO_LOGITS for f in findings):
                 outcomes.append(Outcome(check.name, "not applicable", 0.0, "not_finite"))
                 continue
             new_findings, outcome = _run(check, patient)

@@ -13,6 +13,8 @@ from .seeding import seeded
 from .texts import Language, close_text, error_text
 from .user_files import FileError, first_line, line_in, run_file
 
+WEIGHT_FILES = (".pt", ".pth", ".ckpt", ".bin", ".safetensors")
+
 
 class OpenedModel(NamedTuple):
     """A model that was opened by its name."""
@@ -30,6 +32,11 @@ def names_a_file(model: object) -> bool:
     return isinstance(model, str | Path) and bool(colon) and file.endswith(".py")
 
 
+def names_weights(path: Path) -> bool:
+    """Tell whether this is a file that usually holds weights without their model."""
+    return path.suffix in WEIGHT_FILES and path.is_file()
+
+
 def open_model(name: str, language: Language, seed: int = 0) -> OpenedModel:
     """Open the model that a name on the command line stands for. A model that is built has the same
     weights each time."""
@@ -39,6 +46,8 @@ def open_model(name: str, language: Language, seed: int = 0) -> OpenedModel:
             return open_file(name, language)
         if folder.suffix == ".py":
             raise DoctorError(error_text("only_a_file", language, model=name))
+        if names_weights(folder):
+            raise DoctorError(error_text("only_weights", language, model=name))
         if not (folder / CONFIG).is_file():
             raise DoctorError(error_text("no_model_there", language, model=name))
         return OpenedModel(open_hub_folder(folder, language), fresh=False)

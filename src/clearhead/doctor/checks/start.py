@@ -32,7 +32,14 @@ def output(patient: Patient) -> Iterator[Finding]:
         logits = patient.logits(patient.plain, patient.draw(3)).double()
     if not logits.isfinite().all():
         share = float((~logits.isfinite()).double().mean())
-        yield Finding("output.not_finite", "error", {"share": share})
+        numbers: dict[str, object] = {"share": share}
+        for name, weight in patient.model.named_parameters():
+            if bad := int((~weight.detach().isfinite()).sum()):
+                numbers |= {"name": name, "bad": bad, "n": weight.numel()}
+                place = name.rpartition(".")[0]
+                yield Finding("output.weights", "error", numbers, place=place)
+                return
+        yield Finding("output.not_finite", "error", numbers)
     elif (logits >= 0).all() and (logits.sum(dim=-1) - 1).abs().max() < 1e-3:
         yield Finding("output.probabilities", "error")
 
