@@ -161,6 +161,31 @@ def test_what_is_no_catalogue_is_refused(tmp_path: Path, content: bytes):
         list(read_pairs(path))
 
 
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (
+            'msgid ""\nmsgstr ""\n\nmsgid "Good morning.\nmsgstr ""\n',
+            r"x\.po, line 4: a text in quotes does not end; close it with \"",
+        ),
+        (
+            '<?xml version="1.0"?>\n<xliff version="1.2" '
+            'xmlns="urn:oasis:names:tc:xliff:document:1.2"><file original="a" '
+            'source-language="en" datatype="plaintext"><body>\n'
+            '<trans-unit id="1"><source>Good mor',
+            r"x\.xlf ends in the middle, line 3: the file is cut off; get it again$",
+        ),
+    ],
+)
+def test_a_broken_catalogue_names_its_line_and_the_remedy(
+    tmp_path: Path, content: str, message: str
+):
+    path = tmp_path / ("x.xlf" if "xliff" in content else "x.po")
+    path.write_text(content, encoding="utf-8")
+    with pytest.raises(DataError, match=message):
+        list(read_pairs(path))
+
+
 def test_a_catalogue_whose_first_comment_is_long_is_one(tmp_path: Path):
     path, spaces = tmp_path / "x.po", tmp_path / "spaces.po"
     glossary = "".join(f"#   term {n}  |  术语\n" for n in range(400))

@@ -276,7 +276,10 @@ def _fill(namespace: argparse.Namespace, model: TextModel) -> int:
     if namespace.glossary is not None:
         print(_of_glossary(filled.terms, filled.terms_used))
     if filled.left_out:
-        print(f"{filled.left_out:,} more are left out: the header has no Plural-Forms (PO)")
+        print(
+            f"{filled.left_out:,} more are left out: the header has no Plural-Forms (PO); add it, "
+            r'for Chinese: "Plural-Forms: nplurals=1; plural=0;\n"'
+        )
     return 0
 
 

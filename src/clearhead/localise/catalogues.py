@@ -241,8 +241,25 @@ def _parse(path: Path, kind: CatalogueKind, content: bytes) -> Any:
     try:
         store = reader(io.BytesIO(content))
     except Exception as error:  # the toolkit raises whatever its parsers raise
-        raise DataError(f"{path} cannot be read as {kind.upper()} ({error})") from None
+        raise DataError(_unreadable(path, kind, str(error))) from None
     return store
+
+
+def _unreadable(path: Path, kind: CatalogueKind, error: str) -> str:
+    """Say what is wrong with a catalogue that its parser refuses, and what to do."""
+    lines = re.findall(r"\bline (\d+)", error)
+    at = f", line {lines[-1]}" if lines else ""
+    if "end-of-line within string" in error:
+        return (
+            f'{path}{at}: a text in quotes does not end; close it with " (msgfmt -c finds others)'
+        )
+    cut_off = re.search(r"Premature end|end of file|no element found", error, re.IGNORECASE)
+    if kind == "xliff" and cut_off:
+        return f"{path} ends in the middle{at}: the file is cut off; get it again"
+    remedy = (
+        "msgfmt -c names each mistake" if kind == "po" else "xmllint --noout names each mistake"
+    )
+    return f"{path} cannot be read as {kind.upper()} ({error}); {remedy}"
 
 
 def _is_draft(unit: Any) -> bool:
