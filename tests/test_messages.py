@@ -205,6 +205,15 @@ def strange(**settings) -> str:
     return strange_in(DataConfig(vocab_size=300, **settings))
 
 
+def test_a_shift_is_counted_among_the_defects():
+    (first, *_) = describe_defects(Defects(documents=300, shift="from line 3 on"), width=900)
+    assert first == (
+        "Defects: the lines seem shifted, so that pairs do not belong together: repair the files, "
+        "then make the recipe again. Besides these: none found in 300 documents."
+    )
+    assert describe_defects(Defects(documents=300)) == ["Defects: none found in 300 documents."]
+
+
 def test_a_shifted_file_is_warned_of_with_its_line(tmp_path: Path):
     lines = lengths(300)
     for name, text in {"de": lines, "en": [*lines[:150], *lines[151:], "The end."]}.items():

@@ -103,6 +103,8 @@ def recipe_for(
     _warn_of_other_languages(request, data)
     if strange := strange_in(data):
         _log.warning(strange)
+    if data.task == "pairs":
+        defects = replace(defects, shift=strange)
     template = replace(template, name=request.name, data=data)
     _stages.info("counting the text, training a tokenizer on a sample of it")
     sized = size_recipe(template, float(options.minutes), threads=threads)

@@ -59,6 +59,8 @@ class Defects:
     documents: int = 0
     without: tuple[Defect, ...] = ()
     """Kinds that were not searched for, because an optional package is missing."""
+    shift: str = ""
+    """Where the lines of pairs no longer belong together, if they seem to be shifted."""
 
     @property
     def counts(self) -> dict[Defect, int]:
@@ -273,6 +275,12 @@ def describe_defects(defects: Defects, n_samples: int = 2, width: int = 80) -> l
     else:
         counts = ", ".join(f"{n:,} {kind}" for kind, n in defects.counts.items())
         summary = f"Defects: of {defects.documents:,} documents, {counts}."
+    if defects.shift:
+        seen = summary.removeprefix("Defects: ")
+        summary = (
+            "Defects: the lines seem shifted, so that pairs do not belong together: repair the "
+            f"files, then make the recipe again. Besides these: {seen}"
+        )
     if defects.without:
         summary += (
             f" Not looked for: {', '.join(defects.without)} (they need py3langid: "
