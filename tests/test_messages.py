@@ -540,7 +540,6 @@ def test_a_nested_file_of_translations_is_said_to_be_one(said):
             "name the model first, and then the",
         ),
         (["serve", "copy-task, tatoeba-en-zh"], "name each apart: copy-task tatoeba-en-zh"),
-        (["generate", "shakespeare-char", "--only", "yes, no"], "each text: --only yes --only no"),
         (["train", "copy-task", "--train.start_from", "copy-task"], "give its folder: '"),
         (["export", "copy-task", "out"], "needs --to huggingface|ctranslate2|onnx|web; see"),
         (["new", "mine", "--text", ""], "--text is empty; give the path of a file or a folder"),
@@ -556,6 +555,14 @@ def test_a_nested_file_of_translations_is_said_to_be_one(said):
 def test_what_is_written_as_elsewhere_is_answered_with_our_own(words, remedy: str, said):
     message = said(*words)
     assert remedy in message, message
+
+
+def test_one_allowed_text_with_a_comma_is_allowed_and_noted(capsys: pytest.CaptureFixture[str]):
+    words = ("--prompt", "Well", "--only", "yes, no", "--max-new", "20")
+    assert main(["generate", "shakespeare-char", *words]) == 0
+    written = capsys.readouterr()
+    assert written.out == "yes, no\n"
+    assert "give it once for each: --only yes --only no" in written.err
 
 
 def test_files_of_the_wrong_kind_are_named_with_what_to_do(said):

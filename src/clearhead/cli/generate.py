@@ -5,6 +5,7 @@ empty."""
 import argparse
 import json
 import shlex
+import sys
 
 from clearhead.api.text_model import TextModel, generate_continuations, stream_continuation
 from clearhead.cli.calling import options_of
@@ -21,7 +22,7 @@ from clearhead.cli.lines import (
     talk,
 )
 from clearhead.cli.options import add_option, add_options
-from clearhead.cli.terminal import one_line
+from clearhead.cli.terminal import one_line, visible
 from clearhead.config.options import GenerateOptions, SamplingOptions
 from clearhead.errors import ClearheadError
 
@@ -63,9 +64,8 @@ def run(namespace: argparse.Namespace) -> int:
     if namespace.only is not None and len(namespace.only) == 1 and "," in namespace.only[0]:
         texts = [text.strip() for text in namespace.only[0].split(",") if text.strip()]
         apart = " ".join(f"--only {shlex.quote(text)}" for text in texts)
-        raise ClearheadError(
-            f"--only allows one text, {namespace.only[0]!r}; give it once for each text: {apart}"
-        )
+        allowed = f"note: --only allows one text, {visible(namespace.only[0])!r}"
+        print(f"{allowed}; for several, give it once for each: {visible(apart)}", file=sys.stderr)
     if namespace.prompt is not None and namespace.input is not None:
         raise ClearheadError("--prompt and --input both give the text; leave one out")
     if namespace.greedy:

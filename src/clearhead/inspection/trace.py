@@ -241,8 +241,8 @@ class Trace:
 
     def _longest(self, edit: Edit) -> int:
         """Return the tokens of the longest sequence that has run in the towers of an edit."""
-        towers = {self._sites[name].tower for name, edits in self._edits.items() if edit in edits}
-        calls = [call for tower in towers for call, _ in self._tokens.get(tower, [])]
+        sites = [self._sites[name] for name, edits in self._edits.items() if edit in edits]
+        calls = [call for site in sites for call, _ in self._tokens.get(site.tower, [])]
         return max((int(total) for call in calls for total in call.total.flatten()), default=0)
 
     def _hooks(self) -> Iterator[RemovableHandle | Tap]:

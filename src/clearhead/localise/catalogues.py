@@ -256,9 +256,7 @@ def _unreadable(path: Path, kind: CatalogueKind, error: str) -> str:
     cut_off = re.search(r"Premature end|end of file|no element found", error, re.IGNORECASE)
     if kind == "xliff" and cut_off:
         return f"{path} ends in the middle{at}: the file is cut off; get it again"
-    remedy = (
-        "msgfmt -c names each mistake" if kind == "po" else "xmllint --noout names each mistake"
-    )
+    remedy = "msgfmt -c names each mistake" if kind == "po" else "xmllint names each mistake"
     return f"{path} cannot be read as {kind.upper()} ({error}); {remedy}"
 
 
