@@ -8,7 +8,7 @@ Docs: docs/en/python.md, docs/zh/python.md.
 
 from importlib import import_module
 
-__version__ = "0.3.0.dev0"
+__version__ = "0.3.0"
 
 _HOMES = {
     "AttentionMap": "clearhead.inspection.attention",
