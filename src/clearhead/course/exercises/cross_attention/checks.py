@@ -86,7 +86,7 @@ def source_matters(it: Learned) -> None:
 
 @CHECKS.about("CrossAttention")
 def order_of_the_source(it: Learned) -> None:
-    """The order of the source does not matter: attention reads a set."""
+    """The order of the source does not matter: attention does not see it."""
     m, x, source = it["CrossAttention"](12, 3), torch.randn(2, 5, 12), torch.randn(2, 7, 12)
     order = torch.tensor([3, 0, 6, 1, 5, 2, 4])
     everything = _everything(2, 7)
