@@ -6,7 +6,7 @@ heads and 2 key heads
     query heads 0, 1  look at  key head 0 and value head 0
     query heads 2, 3  look at  key head 1 and value head 1
 
-The number of parameters falls a little, and the cache by the size of a group.
+The number of parameters falls a little; the cache shrinks by a factor equal to the group size.
 
 Replace each blank() and save. Check: clearhead learn check
 """
