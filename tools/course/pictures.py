@@ -567,8 +567,8 @@ def placements(_: Any, say: Say) -> str:
 
 
 def norms(data: Any, say: Say) -> str:
-    d = Drawing(590, 228, say("norms"))
-    left, step = 230, 300 / 14
+    d = Drawing(620, 228, say("norms"))
+    left, step = 260, 300 / 14
     for i, name in enumerate(("plain", "scaled", "own", "trained")):
         y = 44 + 38 * i
         d.words(left - 10, y + 17, say(f"norm_{name}"), "end", 12)
