@@ -13,10 +13,12 @@ import platform
 import re
 import subprocess
 import sys
+from pathlib import Path
 from typing import Any
 
+import clearhead
 from clearhead.files import write_whole
-from tools.result import FOLDER, circumstances
+from tools.result import FOLDER, ROOT, circumstances
 
 RESULT = FOLDER / "versions.jsonl"
 PACKAGES = ("torch", "transformers", "tokenizers", "ctranslate2", "onnxruntime")
@@ -51,6 +53,8 @@ def run_tests() -> dict[str, Any]:
 
 
 def main() -> None:
+    if not Path(clearhead.__file__).is_relative_to(ROOT):
+        sys.exit(f"versions: {clearhead.__file__} is not the clearhead of this checkout")
     line = {**versions(), **run_tests(), **circumstances()}
     kept = RESULT.read_text(encoding="utf-8").splitlines() if RESULT.exists() else []
     others = [
