@@ -63,11 +63,11 @@ def _reasons(exercise: Exercise, verdict: Verdict, language: LearnLanguage) -> l
     for name in verdict.mistakes:
         mistake = texts["mistakes"][name]
         said.append(mistake["says"])
-        where = [say["chapter"].format(n=texts["chapter"])] if "chapter" in texts else []
+        page = texts.get("page")  # of an exercise that belongs to no numbered chapter
+        where = [page or say["chapter"].format(n=texts["chapter"])]
         if "erratum" in mistake:
             where.append(say["erratum"].format(n=mistake["erratum"]))
-        if where:
-            said.append(" · ".join(where))
+        said.append(" · ".join(where))
     return [line for text in said for line in wrap(text)]
 
 
