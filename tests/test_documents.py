@@ -109,6 +109,7 @@ LONG |= {
     "11b-cost.md",
     "11c-what-comes-next.md",
     "12-elsewhere.md",
+    "13-looking-inside.md",
     "see.md",
     "training.md",
     "scale.md",
