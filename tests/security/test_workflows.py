@@ -10,7 +10,11 @@ WORKFLOWS = sorted((Path(__file__).parents[2] / ".github" / "workflows").glob("*
 # By workflow and job: every right that is given on top of its workflow's.
 GRANTED = {
     "pages.yml": {"publish": {"pages": "write", "id-token": "write"}},
-    "release.yml": {"build": {"contents": "read"}, "publish": {"id-token": "write"}},
+    "release.yml": {
+        "build": {"contents": "read"},
+        "publish": {"id-token": "write"},
+        "announce": {"contents": "write"},
+    },
 }
 
 
