@@ -590,6 +590,30 @@ def test_files_of_the_wrong_kind_are_named_with_what_to_do(said):
     assert "the text is first and the label second: --columns text label" in message
 
 
+def test_csv_whose_texts_contain_commas_without_quotes_is_said_to_be_split(said):
+    rows = [f"ein Hund, der {n} Mal bellt,a dog that barks {n} times" for n in range(30, 10, -1)]
+    rows += [f"eine Katze schläft {n} Mal,a cat sleeps {n} times" for n in range(40)]
+    write("pairs.csv", "\n".join(rows))
+    message = said("new", "mine", "--table", "pairs.csv")
+    assert "row 1 has 3 cells and most others have 2" in message
+    assert "save the table with quotes around each text" in message
+
+
+def test_a_table_that_is_no_parquet_is_not_called_damaged(said):
+    write("pairs.parquet", "source,target\na cat is here,eine Katze ist hier\n" * 9)
+    message = said("new", "mine", "--table", "pairs.parquet")
+    assert "does not begin as Parquet does" in message and "rename it to end in .csv" in message
+
+
+def test_many_rows_without_a_translation_are_warned_of(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+):
+    rows = [f"a cat {n} is here\t{f'eine Katze {n} ist hier' if n % 2 else ''}" for n in range(400)]
+    (tmp_path / "pairs.tsv").write_text("\n".join(rows), encoding="utf-8")
+    ch.recipe_for("mine", OwnText.table(tmp_path / "pairs.tsv"), minutes=0.05)
+    assert "200 of 400 rows have an empty cell in one of the columns 1, 2, and are" in caplog.text
+
+
 @pytest.mark.parametrize("encoding", ["utf-16", "latin-1"])
 def test_lines_in_another_encoding_are_converted_by_a_command(encoding: str, said):
     write("x.de", ("Der Hund läuft über die Straße.\n" * 5).encode(encoding))

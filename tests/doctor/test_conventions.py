@@ -693,6 +693,21 @@ def test_a_vocabulary_larger_than_the_table_is_refused_by_the_tables_name():
         examine(healthy.Decoder(), kind="decoder", vocab_size=5000, quick=True, language="zh")
 
 
+class Headless(healthy.Decoder):
+    """Returns hidden states."""
+
+    def forward(self, tokens):
+        return super().forward(tokens)[..., :7]
+
+
+def test_hidden_states_in_the_place_of_logits_are_named_first():
+    with pytest.raises(RecognitionError) as raised:
+        examine(Headless(), kind="decoder", quick=True)
+    first = str(raised.value).splitlines()[0]
+    size = f"the size of the vocabulary, {VOCAB}"
+    assert first.startswith("`forward` returns vectors of size 7") and size in first
+
+
 def test_a_decoder_examined_as_an_encoder_is_told_its_kind():
     report = examine(healthy.Decoder(), kind="encoder", only=["context"])
     (finding,) = report.findings

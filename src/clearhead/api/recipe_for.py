@@ -34,7 +34,7 @@ from clearhead.intake.own_text import OwnText, check_strings, data_settings, wit
 from clearhead.intake.proposal import refuse_tables
 from clearhead.intake.sources import Cursor, find_inputs
 from clearhead.intake.strange_text import strange_in
-from clearhead.intake.survey import check_files
+from clearhead.intake.survey import Survey, check_files
 from clearhead.training.size_reasons import reasons_for
 from clearhead.training.sizing import size_recipe
 from clearhead.training.start import recipe_from
@@ -44,6 +44,8 @@ _stages = logging.getLogger("clearhead.progress")
 TEXT = Path("text")
 READ_FOR_BASELINE = 50_000  # number of texts; larger corpora are sampled
 READ_FOR_LANGUAGE = 500
+MOST_BLANK = 0.1
+"""The share of the rows of a table that may have an empty cell without a warning."""
 WIDTH = 80
 
 
@@ -108,6 +110,7 @@ def recipe_for(
     template = replace(template, name=request.name, data=data)
     _stages.info("counting the text, training a tokenizer on a sample of it")
     sized = size_recipe(template, float(options.minutes), threads=threads)
+    _warn_of_missing_sides(data, sized.text.survey)
     recipe = with_values(template, {"data.clean": request.removed, **sized.values})
     recipe, rehearsal = _with_rehearsal(request, recipe)
     summary = [] if request.text.own is None else [request.text.own.summary]
@@ -194,6 +197,18 @@ def _warn_of_other_languages(request: _Request, data: DataConfig) -> None:
     rows = [document.texts for document in documents]
     for number, side in enumerate(data.sides):
         warn_of_other_language([row[number] for row in rows], name, side=side)
+
+
+def _warn_of_missing_sides(data: DataConfig, found: Survey) -> None:
+    """Warn if many rows of a table lack a text, or its label or translation."""
+    n_blank = found.skipped.get("blank", 0)
+    n_rows = found.documents + n_blank
+    if len(data.columns) > 1 and n_blank > MOST_BLANK * n_rows:
+        _log.warning(
+            f"{n_blank:,} of {n_rows:,} rows have an empty cell in one of the columns "
+            f"{', '.join(map(str, data.columns))}, and are left out; if this is not "
+            "intended, fill these cells"
+        )
 
 
 def _with_rehearsal(request: _Request, recipe: Recipe) -> tuple[Recipe, list[str]]:

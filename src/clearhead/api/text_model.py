@@ -1,6 +1,6 @@
 """A model that takes and returns text: `load` and `train` return it."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn, Unpack, overload
 
@@ -14,7 +14,6 @@ from clearhead.api.texts import (
     Filling,
     Generating,
     Labelling,
-    ManyTexts,
     NBest,
     Sampling,
     Scoring,
@@ -75,7 +74,7 @@ class TextModel(TokenizedModel):
     @overload
     def translate(self, texts: str, **options: Unpack[Translating]) -> str: ...
     @overload
-    def translate(self, texts: ManyTexts, **options: Unpack[Translating]) -> list[str]: ...
+    def translate(self, texts: Iterable[str], **options: Unpack[Translating]) -> list[str]: ...
     @takes(TranslateOptions)
     def translate(self, texts: Texts, *more: object, **options: Any) -> Any:
         """Translate each text. The translation of an empty text is empty."""
@@ -88,7 +87,9 @@ class TextModel(TokenizedModel):
     @overload
     def translations(self, texts: str, **options: Unpack[NBest]) -> list[Output]: ...
     @overload
-    def translations(self, texts: ManyTexts, **options: Unpack[NBest]) -> list[list[Output]]: ...
+    def translations(
+        self, texts: Iterable[str], **options: Unpack[NBest]
+    ) -> list[list[Output]]: ...
     @takes(NBestOptions)
     def translations(self, texts: Texts, **options: Any) -> Any:
         """Return the best translations of each text, with their tokens and scores. An empty text
@@ -114,7 +115,7 @@ class TextModel(TokenizedModel):
     @overload
     def generate(self, prompts: str, **options: Unpack[Generating]) -> str: ...
     @overload
-    def generate(self, prompts: ManyTexts, **options: Unpack[Generating]) -> list[str]: ...
+    def generate(self, prompts: Iterable[str], **options: Unpack[Generating]) -> list[str]: ...
     @takes(GenerateOptions)
     def generate(self, prompts: Texts, *more: object, **options: Any) -> Any:
         """Generate the text that follows each prompt. Nothing follows an empty prompt."""
@@ -128,7 +129,7 @@ class TextModel(TokenizedModel):
     def continuations(self, prompts: str, **options: Unpack[Generating]) -> Output | None: ...
     @overload
     def continuations(
-        self, prompts: ManyTexts, **options: Unpack[Generating]
+        self, prompts: Iterable[str], **options: Unpack[Generating]
     ) -> list[Output | None]: ...
     @takes(GenerateOptions)
     def continuations(self, prompts: Texts, **options: Any) -> Any:
@@ -151,7 +152,7 @@ class TextModel(TokenizedModel):
     ) -> float: ...
     @overload
     def score(
-        self, texts: ManyTexts, targets: ManyTexts | None = None, **options: Unpack[Scoring]
+        self, texts: Iterable[str], targets: Iterable[str] | None = None, **options: Unpack[Scoring]
     ) -> list[float]: ...
     @takes(ScoreOptions)
     def score(self, texts: Texts, targets: Texts | None = None, **options: Any) -> Any:
@@ -168,7 +169,7 @@ class TextModel(TokenizedModel):
     ) -> Scored: ...
     @overload
     def token_scores(
-        self, texts: ManyTexts, targets: ManyTexts | None = None, **options: Unpack[Scoring]
+        self, texts: Iterable[str], targets: Iterable[str] | None = None, **options: Unpack[Scoring]
     ) -> list[Scored]: ...
     @takes(ScoreOptions)
     def token_scores(self, texts: Texts, targets: Texts | None = None, **options: Any) -> Any:
@@ -184,7 +185,7 @@ class TextModel(TokenizedModel):
     @overload
     def classify(self, texts: str, **options: Unpack[Labelling]) -> str | None: ...
     @overload
-    def classify(self, texts: ManyTexts, **options: Unpack[Labelling]) -> list[str | None]: ...
+    def classify(self, texts: Iterable[str], **options: Unpack[Labelling]) -> list[str | None]: ...
     @takes(ClassifyOptions)
     def classify(self, texts: Texts, **options: Any) -> Any:
         """Return each text's label; None for a text that is empty or skipped."""
@@ -200,7 +201,7 @@ class TextModel(TokenizedModel):
     ) -> Classified | None: ...
     @overload
     def label_probabilities(
-        self, texts: ManyTexts, **options: Unpack[Labelling]
+        self, texts: Iterable[str], **options: Unpack[Labelling]
     ) -> list[Classified | None]: ...
     @takes(ClassifyOptions)
     def label_probabilities(self, texts: Texts, **options: Any) -> Any:

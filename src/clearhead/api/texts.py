@@ -24,9 +24,6 @@ from clearhead.intake.unpack import open_bytes, read_all
 
 _log = logging.getLogger("clearhead")
 Texts = str | Iterable[str]
-ManyTexts = list[str] | tuple[str, ...] | Iterator[str]
-"""Several texts. A single string is not among them, although to a type checker it is an iterable of
-strings."""
 LinesGiven = str | Path | Iterable[str]
 """The path of a file (.gz too), or lines in memory."""
 

@@ -2,6 +2,7 @@
 tried as well."""
 
 import inspect
+import re
 
 import torch
 from torch import nn
@@ -13,6 +14,11 @@ from .masks import is_mask
 from .outputs import describe
 from .patient import Patient
 from .texts import Language, error_text
+
+_OTHER_WIDTH = re.compile(
+    r"= \((?P<shape>\d+, \d+), (?P<size>\d+)\), got \((?P=shape), (?P<width>\d+)\)$"
+)
+"""The end of an error about logits whose last size alone is wrong."""
 
 
 def adapter_text(patient: Patient, problems: dict[str, str], language: Language) -> str:
@@ -49,6 +55,10 @@ def _first_of_all(patient: Patient, problems: dict[str, str], language: Language
         size = patient.vocab_size
         facts = {"size": f"{size:,}", "rows": f"{rows:,}", "number": rows, "name": name}
         return error_text("beyond_table", language, **facts) + "\n"
+    shapes = next(filter(None, map(_OTHER_WIDTH.search, problems.values())), None)
+    if shapes is not None:
+        size, width = shapes["size"], shapes["width"]
+        return error_text("hidden_states", language, width=width, size=size) + "\n"
     signature = Signature.of(patient)
     if patient.kind == "encoder-decoder" and signature.arguments and len(signature.sequences) < 2:
         return error_text("one_input", language, argument=signature.first) + "\n"

@@ -16,6 +16,7 @@ BATCH = 1024
 ROWS_OF_A_BYTE = 1000
 """The highest number of rows for each byte of a file. More rows are not text, since they can only
 come from one repeated row."""
+MAGIC = b"PAR1"
 HEAD = 2**16
 MAX_HEAD = 2**24
 TYPES = ("BYTE_ARRAY", "INT32", "INT64", "BOOLEAN")
@@ -96,6 +97,12 @@ def open_parquet(file: OpenedFile) -> Table:
     try:
         return Table(file, data, parquet.ParquetFile(data))
     except Exception as error:  # which is an error of Arrow's own
+        data.seek(0)
+        if data.read(len(MAGIC)) != MAGIC:
+            raise DataError(
+                f"{file.path} does not begin as Parquet does; if it is another kind of table, such "
+                "as CSV, rename it to end in .csv"
+            ) from None
         with naming(file.path):
             raise OSError(str(error)) from None
 

@@ -15,7 +15,14 @@ from clearhead.errors import DataError, own_text, setting
 from clearhead.intake.languages import length_in_letters
 from clearhead.intake.other_formats import refuse_other_formats
 from clearhead.intake.recognise import HEAD, check_head, check_text, refuse_office, rewriting
-from clearhead.intake.table_rows import N_ROWS, Row, has_quoted_cells, refuse_messages, rows_of
+from clearhead.intake.table_rows import (
+    N_ROWS,
+    Row,
+    has_quoted_cells,
+    refuse_messages,
+    refuse_split_texts,
+    rows_of,
+)
 from clearhead.intake.tables import Columns, in_language
 from clearhead.intake.unpack import COMPRESSIONS, OpenedFile, open_bytes
 
@@ -130,6 +137,9 @@ def _read_sample(path: Path, columns: tuple[int | str, ...]) -> _Sample:
             f"{path}: no record has a field that is one text; lists (of messages, of sentences) "
             "cannot be columns: write each text as a field of its own"
         )
+    if kind == "csv" and not columns and all(isinstance(name, int) for name in rows[0]):
+        # under a header, prepare names the line with a cell too many
+        refuse_split_texts(path)
     if kind == "tmx" and not columns:
         rows = _with_regions_joined(rows)
     return _Sample(file, kind, rows)

@@ -4,6 +4,7 @@ import csv
 import json
 import re
 import shlex
+from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from itertools import chain, islice, zip_longest
@@ -28,6 +29,8 @@ from clearhead.intake.tables import (
 from clearhead.intake.unpack import MAX_RECORD, OneRecord, OpenedFile, open_bytes, text_of
 
 N_ROWS = 500
+MOST_SPLIT = 0.2
+"""The share of rows of CSV that may have another number of cells than most."""
 _HEADER = re.compile(r"[^\W\d][\w .:()/-]{0,30}(?<!\.)")  # a sentence ends in a full stop
 # Words that are a header even above cells as short as theirs.
 _NAME = (
@@ -51,7 +54,8 @@ def _cells(rows: Iterator[list[str]], columns: Columns) -> Iterator[Row]:
     if first is None:
         return
     below = list(islice(rows, 20))
-    header = _is_header([cell.strip() for cell in first], below, columns)
+    stripped = [[cell.strip() for cell in row] for row in (first, *below)]
+    header = _is_header(stripped[0], stripped[1:], columns)
     numbers = range(1, len(first) + 1)
     names: list[str | int] = [cell.strip() for cell in first] if header else [*numbers]
     some_fit = any(len(row) == len(first) for row in below)
@@ -63,10 +67,11 @@ def _cells(rows: Iterator[list[str]], columns: Columns) -> Iterator[Row]:
 def _is_header(first: list[str], below: list[list[str]], columns: Columns) -> bool:
     if any(isinstance(column, str) and column in first for column in columns):
         return True
-    names = [cell for cell in first if cell]  # the column of row numbers may have no name
-    columns_of = islice(zip_longest(first, *below), len(first))
-    used = [any(cells) for cells in columns_of]  # spreadsheets add empty columns
-    if len(names) < max(1, sum(used) - 1) or len(set(names)) < len(names) or not below:
+    names = [cell for cell in first if cell]
+    # Spreadsheets add empty columns, and the first one may number the rows and have no name.
+    below_first = islice(zip_longest(*below), 1, len(first))
+    nameless = any(any(cells) and not name for name, cells in zip(first[1:], below_first))
+    if nameless or not names or len(set(names)) < len(names) or not below:
         return False
     if all(map(_NAMES.fullmatch, names)):
         return True
@@ -112,6 +117,24 @@ def has_quoted_cells(path: Path) -> bool:
     )
     widths, without = ({len(cells) for cells in table if cells} for table in (rows[:-1], split))
     return len(widths) == 1 and max(widths) > 1 and (doubled or widths != without)
+
+
+def refuse_split_texts(path: Path) -> None:
+    """Raises if rows of CSV often have more or fewer cells than most: then commas inside the texts
+    split them."""
+    with ExitStack() as stack:
+        file = open_bytes(path, stack)
+        separator = separator_of(file)
+        widths = [len(row) for row in islice(_csv_rows(file), N_ROWS) if row]
+    ((usual, n_usual),) = Counter(widths).most_common(1)
+    if len(widths) - n_usual <= MOST_SPLIT * len(widths):
+        return
+    row, width = next((row, width) for row, width in enumerate(widths, 1) if width != usual)
+    raise DataError(
+        f"{path}: row {row} has {width} cells and most others have {usual}, as if {separator!r} "
+        "inside the texts divided them; save the table with quotes around each text, or with tabs "
+        "between its columns (.tsv)"
+    )
 
 
 def _csv(file: OpenedFile, columns: Columns) -> Iterator[Row]:
