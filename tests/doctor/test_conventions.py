@@ -693,6 +693,11 @@ def test_a_vocabulary_larger_than_the_table_is_refused_by_the_tables_name():
         examine(healthy.Decoder(), kind="decoder", vocab_size=5000, quick=True, language="zh")
 
 
+def test_a_decoder_examined_as_an_encoder_decoder_is_told_its_kind():
+    with pytest.raises(RecognitionError, match="is kind='encoder-decoder' right"):
+        examine(healthy.Decoder(), kind="encoder-decoder", quick=True)
+
+
 class Headless(healthy.Decoder):
     """Returns hidden states."""
 

@@ -14,7 +14,7 @@ from torch import nn
 from . import abilities
 from .adapters import adapter_text, layer_for_floats
 from .attention_trace import trace_attention
-from .calling import forms
+from .calling import Signature, forms
 from .calls import CallInputs, Calls
 from .causal_masks import with_causal_mask
 from .errors import DoctorError
@@ -273,10 +273,27 @@ def _with_form(patient: Patient, language: Language) -> tuple[Patient, Form]:
     if candidates:
         # Of several ways to fill masks, the one under which they do what masks are for.
         _, settled, form, shown = max(candidates, key=lambda one: one[0])
+        if settled.one_sequence and _sees_only_the_past(settled, form):
+            first = Signature.of(settled).first
+            raise RecognitionError(error_text("one_input", language, argument=first))
         recognised = {**settled.recognised, "call": shown + _how(form)}
         recognised["vocabulary"] = f"{settled.vocab_size:,}"
         return replace(settled, recognised=recognised), form
     raise RecognitionError(adapter_text(patient, problems, language))
+
+
+def _sees_only_the_past(patient: Patient, form: Form) -> bool:
+    """Tell whether the last token changes no logits before it, as in a decoder. With one argument
+    for source and target, an encoder sees the whole of it."""
+    inputs = patient.draw(2)
+    tokens = inputs.tokens.clone()
+    tokens[:, -1] = tokens[:, -2]
+    with torch.no_grad():
+        first, second = (
+            form.logits(patient.plain, replace(inputs, tokens=each))[:, :-1]
+            for each in (inputs.tokens, tokens)
+        )
+    return torch.allclose(first, second)
 
 
 def _how(form: Form) -> str:
