@@ -605,6 +605,19 @@ def test_a_table_that_is_no_parquet_is_not_called_damaged(said):
     assert "does not begin as Parquet does" in message and "rename it to end in .csv" in message
 
 
+def test_files_are_named_for_what_they_are_though_their_names_say_otherwise(said):
+    write("a.gz", "Zwei Hunde\n" * 9)
+    message = said("new", "mine", "--source", "a.gz", "--target", "a.gz")
+    assert "not packed by gzip, although its name ends in .gz" in message
+    write("fr.mo", b"\xde\x12\x04\x95" + bytes(99))
+    assert "make one: msgunfmt " in said("new", "mine", "--table", "fr.mo")
+    write("ui.pot", 'msgid ""\nmsgstr ""\n\nmsgid "Open"\nmsgstr ""\n')
+    assert "is a template (POT)" in said("new", "mine", "--table", "ui.pot")
+    write("config.yaml", "model:\n  d_model: 64\n")
+    assert "a recipe is a TOML file" in said("train", "config.yaml")
+    assert "hf download openai/gpt2" in said("import", "openai/gpt2", "out")
+
+
 def test_many_rows_without_a_translation_are_warned_of(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ):
@@ -800,6 +813,24 @@ def test_python_calls_are_answered_with_the_method_or_the_keyword():
         ClearheadError, match=r"no key train\.learning_rate; did you mean 'train\.lr'"
     ):
         ch.recipe("copy-task", train={"learning_rate": 1})
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda: ch.train(OwnText.texts(["a text"])), r"make one of it: clearhead\.recipe_for"),
+        (lambda: ch.trace(torch.nn.Transformer(16, 2, 1, 1)), "not built as clearhead's models"),
+        (lambda: ch.see(torch.nn.Linear(9, 9), "x"), "is not a path"),
+        (lambda: ch.build_model("tiny-decoder")(torch.zeros(1, 3, 64)), r"tokens\.argmax\(-1\)"),
+        (
+            lambda: ch.load("copy-task").evaluate(source=["a"], reference="A dog runs."),
+            r"give texts as a list: reference=\[",
+        ),
+    ],
+)
+def test_what_is_of_another_type_is_answered_with_what_was_meant(call, message: str):
+    with pytest.raises(ClearheadError, match=message):
+        call()
 
 
 def test_models_of_two_kinds_are_not_compared():

@@ -47,9 +47,16 @@ def check_tokens(tokens: object, real: object) -> None:
     """Raises unless these are token ids, one row for each sequence, and a mask of the same shape,
     "all" or None."""
     if isinstance(tokens, str):
-        raise InputError("a model takes tensors of tokens; clearhead.load(…).generate takes text")
+        raise InputError(
+            "a model takes tensors of tokens; clearhead.load(…).translate and .generate take text"
+        )
     if not isinstance(tokens, Tensor):
         raise InputError(f"tokens are {type_of(tokens)}; give a tensor of token ids")
+    if tokens.ndim == 3 and tokens.is_floating_point():
+        raise InputError(
+            f"tokens are {tokens.dtype}; give token ids, whole numbers (batch, length); for one "
+            "number for each token of the vocabulary: tokens.argmax(-1)"
+        )
     if tokens.ndim != 2:
         raise InputError(
             f"tokens have {tokens.ndim} dimensions; give one row for each sequence (batch, length)"

@@ -10,7 +10,7 @@ from clearhead.api.paths import RUNS
 from clearhead.config import Recipe, load_recipe
 from clearhead.config.checks import as_path
 from clearhead.decoding.opening import RECIPE, how_to_make
-from clearhead.errors import FolderError, closest, nearest
+from clearhead.errors import FolderError, closest, function, nearest
 from clearhead.interop.folders import has_file, read_json, refuse_address
 from clearhead.interop.huggingface.importing import import_model
 from clearhead.interop.model_folder import CONFIG, FORMAT
@@ -53,6 +53,11 @@ def locate(path: str | Path, *, name: str = "path") -> Located:
         refuse_address(folder)
         if folder.is_file() and has_file(folder.parent, CONFIG):
             raise FolderError(f"{folder} is not a folder; give the one it is in: {folder.parent}")
+        if folder.is_file() and folder.suffix in (".pt", ".pth", ".bin", ".ckpt", ".safetensors"):
+            raise FolderError(
+                f"{folder} is a file of weights, without the configuration and the tokenizer; "
+                f"give the folder of a model, or write one: {function('save_model')}"
+            )
         raise FolderError(f"{folder} is not a folder; {_remedy(folder)}")
     if is_run(folder):
         return Located(folder, is_run=True)

@@ -18,7 +18,8 @@ from clearhead.config import (
 )
 from clearhead.config.recipe import SECTIONS, check_recipe_name, validate_as_often
 from clearhead.config.usual_names import LIKE_ENOUGH, key_meant, remedy_for_option
-from clearhead.errors import InputError, closest, nearest, type_of
+from clearhead.errors import InputError, closest, function, nearest, type_of
+from clearhead.intake.own_text import OwnText
 
 RecipeGiven = Recipe | str | Path
 """A recipe, the name of a shipped one, or the path of a .toml file."""
@@ -106,6 +107,10 @@ def as_recipe(named: RecipeGiven) -> Recipe:
     """Return the recipe that was given, or load the one that was named."""
     if isinstance(named, Recipe):
         return named
+    if isinstance(named, OwnText):
+        raise InputError(
+            f"this is text, and a recipe is needed; make one of it: {function('recipe_for')}"
+        )
     if not isinstance(named, str | Path):
         raise InputError(
             f"recipe={named!r:.60} is {type_of(named)}; give a name, the path of a .toml "

@@ -194,6 +194,11 @@ def given_lines(name: str, lines_given: LinesGiven | None, what: str) -> list[st
                 raise InputError(f"{name}: line {number} is {line!r:.60}; give strings")
         return lines
     path = as_path(name, lines_given)
+    if isinstance(lines_given, str) and " " in lines_given and not path.exists():
+        raise InputError(
+            f"{name}={lines_given!r:.60} is one string, which names a file, but there is no such "
+            f"file; give texts as a list: {name}=[…]"
+        )
     with ExitStack() as stack:
         whole = read_all(open_bytes(path, stack))
     check_encoding(path, whole[:HEAD])

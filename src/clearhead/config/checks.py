@@ -152,6 +152,11 @@ def as_path(name: str, path: str | Path | None, default: Path | None = None) -> 
     """Convert what the user gave, a string or a path, to a path."""
     if path is None and default is not None:
         return default
+    if len(repr(path)) > 200 and not isinstance(path, str | Path):
+        raise InputError(
+            f"{setting(name)} is {type_of(path)}, not a path; give a string or a pathlib.Path, or, "
+            "where a model is meant, what clearhead.load returned"
+        )
     if not isinstance(path, str | Path) or not str(path):
         raise InputError(f"{setting(name, path)} is not a path; give a string or a pathlib.Path")
     if "\0" in str(path):

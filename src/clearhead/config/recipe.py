@@ -148,6 +148,11 @@ def load_recipe(name: str | Path, overrides: Sequence[tuple[str, str]] = ()) -> 
         remedy = f"{nearest(name, recipe_names())} (or give the path of a .toml file)"
         if Path(f"{name}.toml").is_file():
             remedy = f"give the name of a file with its extension: {name}.toml"
+        elif Path(name).suffix.lower() in (".yaml", ".yml", ".json") and Path(name).is_file():
+            remedy = (
+                "a recipe is a TOML file, with [model] and d_model = 64 for what YAML writes as "
+                f"model: and d_model: 64; to see one: {function('describe')} copy-task"
+            )
         elif Path(name).is_file():
             remedy = (
                 "that is a file, but not a recipe (.toml); if it is text of your own, make a "

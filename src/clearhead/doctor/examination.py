@@ -56,6 +56,9 @@ def examine(
     error messages. The model is not changed, and the random generator is left as it was. Weights in
     half precision are examined in single precision, if the model runs in it.
     """
+    if not isinstance(model, nn.Module):
+        facts = {"model": f"{model!r:.60}", "type": type(model).__name__}
+        raise DoctorError(error_text("not_a_model", language, **facts))
     checks = _chosen(only, quick, language)
     with ExitStack() as around:
         printed = around.enter_context(captured())

@@ -49,9 +49,9 @@ def sites(model: Model) -> list[Site]:
     """Return every place of this model, in the order in which they are reached."""
     all_sites: list[Site] = []
     towers: list[TowerName] = [t for t in ("encoder", "decoder") if hasattr(model, t)]
-    if not towers:
+    if not towers or not any(hasattr(model, f"{side}embedding") for side in ("", "target_")):
         raise InputError(
-            f"{type(model).__name__} has neither an encoder nor a decoder; trace reads models "
+            f"{type(model).__name__} is not built as clearhead's models are; trace reads models "
             "that clearhead builds or imports (of a loaded model: .model)"
         )
     for tower in towers:

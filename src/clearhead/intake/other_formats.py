@@ -48,6 +48,11 @@ def catalogue_of(path: Path, head: bytes) -> OtherFormat | None:
 def refuse_other_formats(path: Path, head: bytes) -> None:
     """Raises if a file that begins with these bytes is a catalogue of translations."""
     other = catalogue_of(path, head)
+    if other is not None and path.suffix.lower() == ".pot":
+        raise DataError(
+            f"{path} is a template (POT), which has no translations to learn from; give the "
+            "translated catalogues, such as fr.po"
+        )
     if other is not None:
         first = f"{other.command}, then " if other.command else ""
         raise DataError(

@@ -19,6 +19,7 @@ MARKS = (
     (codecs.BOM_UTF16_BE, "UTF-16"),
 )
 GZIP = b"\x1f\x8b"
+_UNCOMPILED = "give the .po file that it was made from, or make one: msgunfmt {path} -o NAME.po"
 PACKED = (
     (b"PK\x03\x04", "a zip archive", "unpack it first: unzip {path}"),
     (GZIP, "packed by gzip", "let its name end in .gz"),
@@ -27,6 +28,8 @@ PACKED = (
     (b"\xfd7zXZ\x00", "packed by xz", "unpack it first: unxz {path}"),
     (b"7z\xbc\xaf\x27\x1c", "a 7-Zip archive", "unpack it first: 7z x {path}"),
     (b"Rar!\x1a\x07", "a RAR archive", "unpack it first: unrar x {path}"),
+    (b"\xde\x12\x04\x95", "a compiled catalogue (MO)", _UNCOMPILED),
+    (b"\x95\x04\x12\xde", "a compiled catalogue (MO)", _UNCOMPILED),
     (b"PAR1", "a Parquet table", 'name its format: data.format = "parquet"'),
     (b"%PDF", "a PDF", "extract its text first: pdftotext {path}"),
     *(

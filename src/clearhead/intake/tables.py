@@ -321,6 +321,11 @@ def read_units(file: OpenedFile) -> Iterator[dict[str, str]]:
         LookupError,  # one that nobody knows
         RecursionError,
     ) as error:
+        if "no element found" in str(error):
+            raise DataError(
+                f"{file.path} ends in the middle of an entry, as if it had not been copied whole; "
+                "download or export it again"
+            ) from None
         raise DataError(
             f"{file.path} is not a readable TMX file ({error}); export it again, as UTF-8"
         ) from None

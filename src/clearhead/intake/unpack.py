@@ -135,6 +135,10 @@ def naming(path: Path) -> Iterator[None]:
     """Turn damage inside a packed file into an error that names the file."""
     try:
         yield
+    except gzip.BadGzipFile as error:
+        raise DataError(
+            f"{path} is not packed by gzip, although its name ends in .gz ({error}); rename it"
+        ) from None
     except (EOFError, OSError, zlib.error) as error:
         raise DataError(
             f"{path} cannot be read completely ({error}); the file is cut off or damaged: "

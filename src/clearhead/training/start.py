@@ -200,6 +200,13 @@ def other_corpus(key: str, folder: str, corpus: Corpus, split: str) -> Corpus:
 def check_fits(folder: Path, config: ModelConfig, corpus: Corpus) -> None:
     """Raises unless the tokenizer and the model's shape in the folder are those of the run."""
     # The tokenizer is checked first: if it differs, comparing sizes says little.
+    described = read_description(folder).model
+    if described.family != config.family:
+        raise FolderError(
+            f"train.start_from={str(folder)!r} is of the family {described.family!r}, and this "
+            f"recipe trains one of {config.family!r}; start from a model of its own family, or "
+            "leave train.start_from out"
+        )
     names = {facts.file for facts in corpus.manifest.tokenizers.values()}
     for name in sorted(names):
         there, here = (open_tokenizer(where, name).get_vocab() for where in (folder, corpus.folder))
@@ -214,7 +221,6 @@ def check_fits(folder: Path, config: ModelConfig, corpus: Corpus) -> None:
                     else "name a model with one vocabulary for both sides"
                 )
             )
-    described = read_description(folder).model
     there = asdict(described)
     free = {*FREE}
     if described.positions != "learned" and config.max_length >= described.max_length:

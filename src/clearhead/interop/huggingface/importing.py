@@ -38,9 +38,12 @@ def import_model(folder: Path, out: Path, *, max_shard_bytes: int = MAX_SHARD_BY
     refuse_address(folder)
     if not folder.is_dir():
         wrong = "is a file" if folder.exists() else "is not there"
-        raise FolderError(
-            f"{folder} {wrong}; name the Hugging Face folder, with config.json and safetensors"
-        )
+        remedy = "name the Hugging Face folder, with config.json and safetensors"
+        if len(folder.parts) == 2 and not folder.exists():
+            remedy += (
+                f" (a model of the hub is downloaded first: hf download {folder} --local-dir …)"
+            )
+        raise FolderError(f"{folder} {wrong}; {remedy}")
     content = read_json(folder, CONFIG)
     if content.get("format") == FORMAT:
         raise FolderError(f"{folder} is already a model folder; every command opens it as it is")
