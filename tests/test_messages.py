@@ -616,6 +616,8 @@ def test_files_are_named_for_what_they_are_though_their_names_say_otherwise(said
     write("config.yaml", "model:\n  d_model: 64\n")
     assert "a recipe is a TOML file" in said("train", "config.yaml")
     assert "hf download openai/gpt2" in said("import", "openai/gpt2", "out")
+    Path("runs/mine").mkdir(parents=True)
+    assert "did you mean runs/mine?" in said("runs", "mine")
 
 
 def test_many_rows_without_a_translation_are_warned_of(

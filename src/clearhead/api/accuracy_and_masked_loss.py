@@ -134,6 +134,6 @@ def _baseline(corpus: Corpus, split: str, reached: float) -> tuple[dict[str, flo
     if reached < compared.right.value:
         lines.append(
             "The model is below the baseline: the baseline costs seconds, so use it instead, or "
-            "train longer, or start from a pre-trained model."
+            "train longer, or start from a masked language model of your texts."
         )
     return {"baseline": compared.right.value}, lines

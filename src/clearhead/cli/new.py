@@ -43,8 +43,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         type=Path,
         nargs="+",
         metavar="FILE",
-        help="or: a table or translation memory (.tsv, .csv, .json, .jsonl, .parquet, .tmx), or "
-        "catalogues (.po, .xlf, .xliff; several), for a translator that keeps placeholders",
+        help="or: a table (.tsv, .csv, .json, .jsonl, .parquet) of pairs, of texts with labels or "
+        "of texts alone; a translation memory (.tmx); or catalogues (.po, .xlf, .xliff; several) "
+        "for a translator that keeps placeholders",
     )
     parser.add_argument(
         "--columns",

@@ -40,6 +40,8 @@ def run(namespace: argparse.Namespace) -> int:
         _show(console, runs[folder.name])
     else:
         folders = sorted(path.parent for path in folder.glob(f"*/{METRICS}"))
+        if not folders and (RUNS / folder).is_dir():
+            raise ClearheadError(f"there is no folder {folder}; did you mean {RUNS / folder}?")
         if not folders:
             what = f"{folder} holds no run" if folder.is_dir() else f"there is no folder {folder}"
             raise ClearheadError(f"{what}; make a run with: clearhead train RECIPE")
