@@ -248,7 +248,8 @@ def test_changed_versions_are_told(text: Corpus, tmp_path: Path, monkeypatch):
         "clearhead.training.run.versions", lambda: {"torch": "3.0", "python": "3.99"}
     )
     again = go(with_train(TEXT, steps=3), text, tmp_path / "run")
-    assert any(f"torch was {torch.__version__[:4]}" in line and "is 3.0" in line for line in again.said)
+    told = f"torch was {torch.__version__[:4]}"
+    assert any(told in line and "is 3.0" in line for line in again.said)
 
 
 def test_the_table_of_changes_has_a_rule_for_every_field_and_no_other():
