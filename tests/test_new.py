@@ -102,11 +102,11 @@ def test_a_narrow_model_begins_with_larger_weights_and_says_so(monkeypatch):
 
 @pytest.mark.usefixtures("here")
 def test_too_short_a_time_is_told_with_the_minutes_that_are_needed(monkeypatch):
-    """Of 300 steps, a second each, that take nine tenths of the time."""
+    """Fewer than 300 steps, a second each, in nine tenths of the time; 800 are worth having."""
     none, few, enough = (sizes(minutes, 1.0, monkeypatch) for minutes in (0.01, 5, 6))
     for short in (none, few):
         said = told(short)
-        assert "too few to learn from: give minutes=6." in said
+        assert "too few to learn from: give minutes=15, for about 800 steps, or more." in said
         assert "would teach little" not in said
     assert none.values["train.steps"] == 1 and "about 1 s " in told(none)
     assert enough.values["train.steps"] == 324

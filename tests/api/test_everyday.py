@@ -20,7 +20,7 @@ from clearhead.api import study_worker
 from clearhead.api.results import Classified, Output, Scored
 from clearhead.cli import main
 from tests.api.conftest import PAIRS, tiny_recipe
-from tests.models.own import OWN, SquaredReLU
+from tests.models.own import OWN, Forgetful, SquaredReLU
 
 
 def test_a_run_leaves_what_the_command_leaves_and_loads_from_strings_and_paths(
@@ -430,6 +430,15 @@ def test_buffers_of_ones_own_part_are_those_of_the_published_step_and_of_the_sta
     start = {"steps": 1, "validate_every": 0, "publish": "last", "start_from": str(run.folder)}
     again = replace(recipe, train=replace(recipe.train, **start))
     assert calls(again, "second")[1] == best + 1
+
+
+def test_a_part_that_returns_nothing_is_named(tmp_path: Path):
+    recipe = tiny_recipe(tmp_path / "corpus", "text")
+    where = {"folder": tmp_path / "run", "prepared": tmp_path / "prepared"}
+    with pytest.raises(
+        ch.ClearheadError, match=r"forward of own\.py:Forgetful returns None; end it with"
+    ):
+        ch.train(recipe, feed_forward=Forgetful, **where)
 
 
 def test_a_study_measures_a_classifier_on_its_own_prepared_data(

@@ -285,8 +285,8 @@ def outcome(call: Callable[[], Any]) -> str:
 @pytest.mark.parametrize("wrong", [None, 5, "copy-task", [], {}], ids=repr)
 def test_looking_into_what_is_no_model_or_no_trace_is_refused(wrong: Any):
     assert "not a module" in refused(lambda: ch.count_parameters(wrong))
-    assert "neither an encoder" in refused(lambda: ch.trace(wrong))
-    assert "neither an encoder" in refused(lambda: ch.edit.names(wrong))
+    assert "is not built as clearhead's" in refused(lambda: ch.trace(wrong))
+    assert "is not built as clearhead's" in refused(lambda: ch.edit.names(wrong))
     for call in (ch.head_kinds, ch.logit_lens, ch.rollout, partial(ch.attribution, token=1)):
         assert "give the trace" in refused(lambda call=call: call(wrong))
 

@@ -392,7 +392,7 @@ def test_a_packed_file_that_is_cut_off_is_an_error(tmp_path: Path, suffix: str):
     with pytest.raises(DataError, match=r"a\.txt.* cut off or damaged"):
         documents(tmp_path, train=(f"a.txt{suffix}",))
     (tmp_path / f"a.txt{suffix}").write_bytes(b"not packed at all")
-    with pytest.raises(DataError, match=r"a\.txt.* cut off or damaged"):
+    with pytest.raises(DataError, match=r"a\.txt.* (is not packed by gzip|cut off or damaged)"):
         documents(tmp_path, train=(f"a.txt{suffix}",))
 
 

@@ -69,6 +69,17 @@ class NeverFilled(nn.Module):
         return x * self.weight
 
 
+class Forgetful(nn.Module):
+    """A feed-forward network that keeps its result to itself."""
+
+    def __init__(self, config: ModelConfig) -> None:
+        super().__init__()
+        self.up = nn.Linear(config.d_model, config.d_model)
+
+    def forward(self, x: torch.Tensor) -> None:
+        x = self.up(x)
+
+
 OWN = {
     "attention": HalfAttention,
     "feed_forward": SquaredReLU,

@@ -60,6 +60,21 @@ def test_arms_with_other_budgets_or_sizes_say_so(place: Path):
     assert "%," not in row_of(table(compare(plan, equal)), "wide")
 
 
+def test_losses_of_other_tokens_are_not_compared(place: Path):
+    study = (place / "study.toml").read_text(encoding="utf-8")
+    study += '[arms.coarse]\ndata.tokenizer = "bpe"\ndata.vocab_size = 300\n'
+    (place / "study.toml").write_text(study, encoding="utf-8")
+    plan = load_study(place / "study.toml")
+    arms = ("base", "wide", "coarse")
+    lines = [line(plan, arm, seed, 2.0 + seed / 10) for arm in arms for seed in plan.seeds]
+    result = compare(plan, lines)
+    *_, coarse = result.arms
+    assert [*coarse.differences] == ["exact"] and coarse.figures["loss"].value > 2
+    assert row_of(table(result), "coarse").count("not compared: it counts other tokens") == 1
+    assert "counts other tokens" not in row_of(table(result), "wide")
+    assert "不比较：词元与基线不同" in page(result, "zh")
+
+
 @pytest.mark.parametrize(
     ("seconds", "commits", "said"),
     [

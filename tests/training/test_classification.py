@@ -19,7 +19,7 @@ from clearhead.data.loader import Loader
 from clearhead.data.manifest import read_manifest
 from clearhead.errors import FolderError
 from clearhead.evaluation.baseline import baseline, cross_validated, labelled_texts
-from clearhead.evaluation.classification import Accuracy, accuracy, label_probabilities
+from clearhead.evaluation.classification import Accuracy, accuracy, confusions, label_probabilities
 from clearhead.evaluation.masked import masked_loss
 from clearhead.interop.labels import LABELS, Labels, read_labels, write_labels
 from clearhead.interop.model_folder import load_model, read_description, save_model
@@ -64,6 +64,7 @@ def test_a_classifier_learns_and_publishes_its_labels(trained: Path, corpus: Cor
     model = load_model(trained / "model")
     assert isinstance(model, MaskedLM)
     assert accuracy(model, corpus, "test") == Accuracy(n_right=36, n=36)
+    assert confusions(model, corpus, "test").diagonal().tolist() == [18, 18]
     assert read_labels(trained / "model", model.config) == Labels(mask=3, ids={"fine": 4, "wet": 5})
 
 
@@ -72,12 +73,16 @@ def test_evaluate_takes_a_run_and_gives_accuracy_with_an_interval(
 ):
     options = ["evaluate", str(trained)]  # the run has noted where its data are
     assert main(options) == 0
-    first, second = capsys.readouterr().out.splitlines()
+    first, second, *table = capsys.readouterr().out.splitlines()
     assert first == "accuracy  100.00% (36 of 36 texts of test; 95% interval 90.36 … 100.00)"
     assert second.startswith("baseline  ")
+    assert [line.split() for line in table[1:]] == [
+        [label, "18", "100.0%", "100.0%", "—"] for label in ("fine", "wet")
+    ]
     assert main([*options, "--split", "valid", "--format", "jsonl"]) == 0
     found = json.loads(capsys.readouterr().out)
     assert (found["split"], found["n"], found["accuracy"]) == ("valid", 36, 1.0)
+    assert [label["right_when_given"] for label in found["labels"]] == [1.0, 1.0]
 
 
 def test_a_model_below_the_baseline_is_said_to_be_not_worth_it(

@@ -135,7 +135,9 @@ def test_a_run_is_evaluated_on_its_own_split(tmp_path: Path, monkeypatch, capsys
     assert found["n_bytes"] == pytest.approx((tmp_path / "text.txt").stat().st_size, abs=9)
     assert found["split"] == "valid"
     assert main(["evaluate", "runs/text"]) == 0
-    assert capsys.readouterr().out.startswith("valid of runs/text\nperplexity per token")
+    said = capsys.readouterr().out
+    assert said.startswith("valid of runs/text\nperplexity per token")
+    assert "\nbaseline  " in said and "a table of which token follows which" in said
     own = Path("runs/text/recipe.toml")
     best = own.read_text("utf-8").replace('publish = "last"', 'publish = "best"')
     own.write_text(best.replace("validate_every = 0", "validate_every = 1"), encoding="utf-8")

@@ -1,6 +1,10 @@
 """Measures the accuracy of a classifier, or the loss of an encoder on masked tokens."""
 
 from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
 
 from clearhead.api.bleu_and_perplexity import stages, which_chose
 from clearhead.api.locating import recipe_of_run
@@ -14,9 +18,12 @@ from clearhead.data.corpus import Corpus, open_corpus
 from clearhead.data.same_text import data_of_run, is_text_of_run
 from clearhead.errors import ConfigError, DataError, InputError, setting
 from clearhead.evaluation.baseline import baseline, can_measure_baseline
-from clearhead.evaluation.classification import accuracy
+from clearhead.evaluation.classification import Accuracy, confusions
 from clearhead.evaluation.masked import masked_loss
 from clearhead.models import Classifier, MaskedLM
+
+MOST_SHOWN = 30
+"""Labels in the table, those with the most frequent mistake first."""
 
 
 def measure_encoder(
@@ -76,7 +83,8 @@ def _data_of_encoder(model: TokenizedModel, prepared: str | Path | None) -> Corp
 def _accuracy(encoder: MaskedLM | Classifier, corpus: Corpus, split: str, where: str) -> Evaluation:
     """Return the accuracy of a classifier, together with that of the baseline."""
     _check_labels(encoder, corpus)
-    right = accuracy(encoder, corpus, split)
+    table = confusions(encoder, corpus, split)
+    right = Accuracy(n_right=int(table.trace()), n=int(table.sum()))
     n_too_long = corpus.facts(split).skipped.get("too-long", 0)
     low, high = right.interval
     left_out = f"; {n_too_long:,} too long, not measured" if n_too_long else ""
@@ -84,13 +92,56 @@ def _accuracy(encoder: MaskedLM | Classifier, corpus: Corpus, split: str, where:
         f"accuracy  {100 * right.value:.2f}% ({right.n_right:,} of {right.n:,} texts of {where}; "
         f"95% interval {100 * low:.2f} … {100 * high:.2f}{left_out})"
     )
-    record = {"accuracy": right.value, "low": low, "high": high, "n": right.n}
+    record = {"split": split, "accuracy": right.value, "low": low, "high": high, "n": right.n}
     compared, lines = _baseline(corpus, split, right.value)
+    by_label, table_lines = _by_label([*corpus.labels], table)
+    record |= {"n_too_long": n_too_long, **compared, "labels": by_label}
     return Evaluation(
         values={"accuracy": right.value},
-        records=[{"split": split, **record, "n_too_long": n_too_long, **compared}],
-        lines=[line, *lines],
+        records=[
+            {"split": split, **record, "n_too_long": n_too_long, **compared, "labels": by_label}
+        ],
+        lines=[line, *lines, *table_lines],
     )
+
+
+def _by_label(
+    labels: list[str], table: NDArray[np.int64]
+) -> tuple[list[dict[str, Any]], list[str]]:
+    """Return for each label how many of its texts were found, how often it was right where it was
+    given, and for which label its texts were taken most often."""
+    records: list[dict[str, Any]] = []
+    for place, (label, row) in enumerate(zip(labels, table)):
+        n, given, right = int(row.sum()), int(table[:, place].sum()), int(row[place])
+        mistakes = row.copy()
+        mistakes[place] = 0
+        taken_for = labels[int(mistakes.argmax())] if mistakes.any() else None
+        records.append(
+            {
+                "label": label,
+                "n": n,
+                "found": right / n if n else None,
+                "right_when_given": right / given if given else None,
+                "most_taken_for": taken_for,
+                "n_taken_for": int(mistakes.max()),
+            }
+        )
+    shown = sorted(records, key=lambda record: record["n_taken_for"], reverse=True)[:MOST_SHOWN]
+    width = max(len("label"), *(len(record["label"]) for record in shown))
+    lines = [f"{'label':<{width}}   texts   found   right when given   most often taken for"]
+    for record in shown:
+        shares = [
+            "—" if record[name] is None else f"{100 * record[name]:.1f}%"
+            for name in ("found", "right_when_given")
+        ]
+        mistaken = record["most_taken_for"]
+        mistaken = "—" if mistaken is None else f"{mistaken} ({record['n_taken_for']})"
+        lines.append(
+            f"{record['label']:<{width}}{record['n']:>8,}{shares[0]:>8}{shares[1]:>19}   {mistaken}"
+        )
+    if len(records) > MOST_SHOWN:
+        lines.append(f"… and {len(records) - MOST_SHOWN} labels with fewer mistakes")
+    return records, lines
 
 
 def _masked_loss(
@@ -134,6 +185,6 @@ def _baseline(corpus: Corpus, split: str, reached: float) -> tuple[dict[str, flo
     if reached < compared.right.value:
         lines.append(
             "The model is below the baseline: the baseline costs seconds, so use it instead, or "
-            "train longer, or start from a masked language model of your texts."
+            "give more texts with labels."
         )
     return {"baseline": compared.right.value}, lines

@@ -4,11 +4,14 @@ language model."""
 import logging
 import math
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
 from clearhead.api.locating import recipe_of_run
+from clearhead.api.paths import PREPARED
+from clearhead.api.preparing import is_prepared
 from clearhead.api.results import Evaluation
 from clearhead.api.texts import LinesGiven, given_lines
 from clearhead.api.tokenized_model import TokenizedModel, as_tokenized_model
@@ -18,8 +21,10 @@ from clearhead.config.evaluate import (
     ScoringOptions,
     TranslatorEvaluation,
 )
-from clearhead.data.same_text import check_text_of_run
+from clearhead.data.corpus import open_corpus
+from clearhead.data.same_text import check_text_of_run, data_of_run
 from clearhead.errors import ConfigError, DataError, InputError, Message, setting
+from clearhead.evaluation.bigram import bigram_baseline
 from clearhead.evaluation.perplexity import LARGEST_SHOWN, Perplexity, perplexity
 from clearhead.evaluation.translation import (
     check_scoring,
@@ -249,7 +254,26 @@ def _perplexity_of_split(
         joined=not alone,
     )
     where = f"{split} of {model.folder}{which_chose(recipe.train, split)}"
-    return _as_evaluation(measured, {"split": split}, [where])
+    evaluation = _as_evaluation(measured, {"split": split}, [where])
+    return _with_baseline(evaluation, model.folder, split, measured.per_token)
+
+
+def _with_baseline(evaluation: Evaluation, run: Path, split: str, reached: float) -> Evaluation:
+    """Add what a table of token pairs reaches on the same text, if the run's data are there."""
+    folder = data_of_run(run, PREPARED)
+    if not is_prepared(folder) or split not in (corpus := open_corpus(folder)).manifest.splits:
+        return evaluation
+    compared = bigram_baseline(corpus, split)
+    lines = [*evaluation.lines, f"baseline             {compared}"]
+    if reached > compared.per_token:
+        lines.append(
+            "The model is above the baseline's perplexity: it has not learnt more than pairs of "
+            "tokens, so train longer."
+        )
+    (record,) = evaluation.records
+    return replace(
+        evaluation, records=[{**record, "baseline_per_token": compared.per_token}], lines=lines
+    )
 
 
 def _perplexity_of_lines(

@@ -340,6 +340,8 @@ def _introduction(plan: StudyPlan, n_missing: int, seconds: float, workers: int)
     finished = f"{n_runs - n_missing} of {n_runs} runs are finished; "
     take = f"{n_missing} runs will take about {minutes:,.0f} minutes, {workers} at a time"
     start = f"{plan.name}: {finished if n_missing < n_runs else ''}{take} (without measuring)"
+    if others := [n for n in plan.names if not all(plan.is_comparable(n, c) for c in plan.columns)]:
+        start += f". {', '.join(others)}: not compared by loss per token, since the tokens differ"
     pairings = {plan.is_paired(name) for name in plan.names if name != plan.baseline}
     shown = [
         f"a difference of {spreads:.2g} standard deviations (of {noise})"

@@ -40,7 +40,7 @@ def run(namespace: argparse.Namespace) -> int:
         _show(console, runs[folder.name])
     else:
         folders = sorted(path.parent for path in folder.glob(f"*/{METRICS}"))
-        if not folders and (RUNS / folder).is_dir():
+        if not folders and not folder.exists() and (RUNS / folder).is_dir():
             raise ClearheadError(f"there is no folder {folder}; did you mean {RUNS / folder}?")
         if not folders:
             what = f"{folder} holds no run" if folder.is_dir() else f"there is no folder {folder}"

@@ -154,15 +154,22 @@ def _unlabelled_batch(
 
 def accuracy(model: LabelModel, corpus: Corpus, split: str) -> Accuracy:
     """Measure the accuracy on a whole split of prepared data."""
+    table = confusions(model, corpus, split)
+    return Accuracy(n_right=int(table.trace()), n=int(table.sum()))
+
+
+def confusions(model: LabelModel, corpus: Corpus, split: str) -> NDArray[np.int64]:
+    """Count how many texts of each label (a row) get each label (a column)."""
     ids = list(corpus.labels.values())
     longest = corpus.facts(split).longest["text"] + 1
     config = BatchConfig(batch_tokens=max(BATCH_TOKENS, longest))
     device = next(model.parameters()).device
-    n_right = n = 0
+    places = {label: place for place, label in enumerate(ids)}
+    table = np.zeros((len(ids), len(ids)), np.int64)
     for batch in Loader(corpus, config, split=split, epochs=1):
         batch = move(batch, device)
         assert isinstance(batch, LabelledBatch | ClassBatch)
-        guesses = torch.tensor(ids, device=device)[label_probabilities(model, batch, ids).argmax(1)]
-        n_right += int((guesses == batch.targets[batch.targets != IGNORED]).sum())
-        n += len(guesses)
-    return Accuracy(n_right=n_right, n=n)
+        guesses = label_probabilities(model, batch, ids).argmax(1).tolist()
+        for label, guess in zip(batch.targets[batch.targets != IGNORED].tolist(), guesses):
+            table[places[label], guess] += 1
+    return table

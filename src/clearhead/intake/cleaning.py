@@ -62,6 +62,10 @@ class Defects:
     shift: str = ""
     """Where the lines of pairs no longer belong together, if they seem to be shifted."""
 
+    def __repr__(self) -> str:
+        found = ", ".join(f"{n:,} {kind}" for kind, n in self.counts.items()) or "none"
+        return f"Defects(in {self.documents:,} documents: {found})"
+
     @property
     def counts(self) -> dict[Defect, int]:
         """Count the documents that have each kind of defect."""

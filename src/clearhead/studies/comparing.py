@@ -28,6 +28,8 @@ class ArmResult(NamedTuple):
     """The value of each seed, by column."""
     differences: dict[str, Estimate]
     """The differences from the baseline, by column."""
+    other_tokens: list[str]
+    """The columns that have no difference, since their unit is a token and the arm has others."""
     costs: dict[str, float]
     """Means over seeds: parameters, tokens, core_seconds."""
     unequal: dict[str, float]
@@ -72,8 +74,11 @@ def compare(plan: StudyPlan, lines: Iterable[ResultLine]) -> StudyResult:
             continue
         costs, base_costs = _costs(runs), _costs(base)
         others = {} if arm is base_arm else base
+        other_tokens = [c for c in plan.columns if not plan.is_comparable(name, c)]
         pairs = {
-            column: _pair(column, others, runs, plan.is_paired(name)) for column in plan.columns
+            column: _pair(column, others, runs, plan.is_paired(name))
+            for column in plan.columns
+            if column not in other_tokens
         }
         figures = {column: _figure(column, runs) for column in plan.columns}
         arms.append(
@@ -85,6 +90,7 @@ def compare(plan: StudyPlan, lines: Iterable[ResultLine]) -> StudyResult:
                 figures={c: estimate(figure) for c, figure in figures.items() if figure.values},
                 values={c: list(figure.values) for c, figure in figures.items()},
                 differences={c: pair for c, pair in pairs.items() if pair is not None},
+                other_tokens=other_tokens,
                 costs=costs,
                 unequal={
                     cost: costs[cost] / base_costs[cost] - 1

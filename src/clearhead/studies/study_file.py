@@ -30,6 +30,8 @@ HIGHER_IS_BETTER = {"exact": True, "BLEU": True, "chrF++": True, "accuracy": Tru
 """Measures that are not named here, such as losses and perplexities, are better if lower."""
 HIGHEST = {"exact": 1.0, "BLEU": 100.0, "chrF++": 100.0, "accuracy": 1.0}
 """Measures that are not named here have no upper limit. None is below 0."""
+PER_TOKEN = ("loss", "perplexity", "perplexity_per_token")
+"""Measures that compare only models with the same tokens."""
 GRADIENTS = ("gradients_at_start", "gradients_at_end")
 """Measures of a training batch, before the first step and after the last; no test set has them."""
 MEASURES: dict[Task, tuple[str, ...]] = {
@@ -45,6 +47,8 @@ MEASURES: dict[Task, tuple[str, ...]] = {
 uses."""
 ByLanguage = dict[str, str]
 """A text for each of LANGUAGES."""
+TOKENS = ("tokenizer", "tokenizer_file", "vocab_size", "vocabularies", "normalize", "placeholders")
+"""The keys of [data] that say what a token is."""
 BudgetKind = Literal["steps", "tokens", "core_minutes"]
 
 
@@ -139,6 +143,16 @@ class StudyPlan:
             for arm_name in (name, self.baseline)
         )
         return mine == base
+
+    def is_comparable(self, name: str, column: str) -> bool:
+        """Tell whether a measure has the same unit for an arm as for the baseline: a loss per token
+        compares only models with the same tokens."""
+        mine, base = (
+            next(arm.recipe.data for arm in self.arms if arm.name == arm_name)
+            for arm_name in (name, self.baseline)
+        )
+        same_tokens = all(getattr(mine, key) == getattr(base, key) for key in TOKENS)
+        return same_tokens or column.split("@")[0] not in PER_TOKEN
 
     @property
     def conditions(self) -> dict[str, Any]:

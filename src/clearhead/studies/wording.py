@@ -62,6 +62,8 @@ def finding_of(arm: ArmResult, column: str, language: str) -> str:
         sentences.append(_none(arm, column, say))
     elif verdict:
         sentences.append(say[verdict])
+    if column in arm.other_tokens:
+        sentences.append(say["other_tokens"])
     if arm.n_failed:
         sentences.append(say["failed"].format(n=arm.n_failed, of=arm.n_seeds))
     return say["semicolon"].join(sentences)

@@ -23,9 +23,9 @@ from clearhead.config import BatchConfig, ModelConfig, Recipe, TrainConfig
 from clearhead.data.corpus import Corpus
 from clearhead.data.loader import Loader
 from clearhead.data.mixing import MixedLoader
-from clearhead.errors import ClearheadError, setting
+from clearhead.errors import ClearheadError, InputError, setting
 from clearhead.files import PARTIAL_NAME, locked, refuse_unusual
-from clearhead.models.own_parts import NONE, OwnParts
+from clearhead.models.own_parts import NONE, OwnParts, own_parts_in, part_name
 from clearhead.training.averaging import NamedWeights, copy_weights
 from clearhead.training.beforehand import check_length, fit_model
 from clearhead.training.changes import changed_versions, check_changes, recipe_facts
@@ -157,6 +157,15 @@ class Run:
         self.checkpoints.saved_step = self.state.step
 
 
+def _check_output(part: nn.Module, _given: Any, output: Any) -> None:
+    """Raises if a part of the user's own returns nothing."""
+    if output is None:
+        raise InputError(
+            f"the forward of {part_name(type(part))} returns None; end it with `return` and its "
+            "result"
+        )
+
+
 def open_run(
     recipe: Recipe,
     corpus: Corpus,
@@ -174,6 +183,8 @@ def open_run(
     model, config, batches = fit_model(recipe, corpus), recipe.train, recipe.batches
     packed = batches.layout == "documents" and corpus.manifest.task == "language-model"
     objective = build_objective(model, config, ranks, packed=packed, own_parts=own_parts)
+    for part in own_parts_in(objective):
+        part.register_forward_hook(_check_output)
     valid = partial(
         Loader,
         config=batches,

@@ -23,8 +23,11 @@ def reasons_for(sized: Sized) -> list[str]:
         why = "each pass hides other tokens"
     limit = "; more would teach little, and the time allows more."
     if possible < STEPS_AT_LEAST:
-        needed = math.ceil(STEPS_AT_LEAST * seconds / FOR_STEPS / 60)
-        limit = f". That is too few to learn from: give {setting('minutes', needed)}."
+        needed = math.ceil(UPDATES_WANTED * seconds / FOR_STEPS / 60)
+        limit = (
+            f". That is too few to learn from: give {setting('minutes', needed)}, for about "
+            f"{UPDATES_WANTED} steps, or more."
+        )
     elif possible <= sized.enough:
         limit = ", as often as the time allows."
     took = steps * seconds / FOR_STEPS / 60
