@@ -6,20 +6,23 @@ Python's documentation, against a model from scratch at equal core minutes.
     python -m benchmarks.adaptation --report
 
 The training of the first model, which the package ships, is not counted: it is what somebody has
-already. A line of results/adaptation.jsonl for each run that is finished. The sizes are those that
+already. The arm "rehearsed" has the text of that training too, and half of its steps read it. A
+line of results/adaptation.jsonl for each run that is finished. The sizes are those that
 `clearhead new` chooses, with --from and without it.
 """
 
 import argparse
 import json
 import os
+from pathlib import Path
 from statistics import mean, stdev
 from typing import Any
 
 import torch
 
-from benchmarks.own_text import WORK, Job, Run, chosen, cut, recipe_of, score, train
+from benchmarks.own_text import WORK, Job, Run, chosen, clearhead, cut, recipe_of, score, train
 from clearhead.api.locating import SHIPPED
+from clearhead.config import load_recipe, recipe_toml, with_values
 from clearhead.environment import keep_freed_memory
 from tools.result import FOLDER, circumstances
 
@@ -28,7 +31,7 @@ NEW = Job("adaptation", "my-pairs", "python_docs_zh_cn", 5_000)
 OLD = Job("adaptation-before", "my-pairs", "tatoeba_cmn_eng", 5_000)
 """Only its test set is used: what the model still knows of its first text."""
 START = "tatoeba-en-zh"
-ARMS = ("from", "scratch")
+ARMS = ("from", "rehearsed", "scratch")
 KEYS = ("arm", "seed", "minutes")
 
 
@@ -38,18 +41,33 @@ def finished() -> list[dict[str, Any]]:
     return [json.loads(line) for line in LINES.read_text(encoding="utf-8").splitlines()]
 
 
+def first_text() -> Path:
+    """The text of the first training, prepared with the model's tokenizer."""
+    here = WORK / "adaptation-first"
+    prepared = (here / "prepared").absolute()
+    if not prepared.is_dir():
+        here.mkdir(parents=True, exist_ok=True)
+        own = {"tokenizer": "file", "tokenizer_file": str(SHIPPED / START / "tokenizer.json")}
+        settings = {f"data.{name}": value for name, value in own.items()}
+        recipe = with_values(load_recipe(START), {**settings, "data.vocab_size": None})
+        (here / "first.toml").write_text(recipe_toml(recipe), encoding="utf-8")
+        clearhead("prepare", here / "first.toml", "--out", prepared, "--processes", 1)
+    return prepared
+
+
 def take(arm: str, seed: int, minutes: float) -> dict[str, Any]:
     here = WORK / "adaptation-runs" / f"{arm}-{seed}-{minutes:g}"
     new, old = cut(NEW), cut(OLD)
     run = Run(NEW, minutes, seed)
-    recipe, reasons = recipe_of(run, new, SHIPPED / START if arm == "from" else None)
+    start = None if arm == "scratch" else SHIPPED / START
+    recipe, reasons = recipe_of(run, new, start, first_text() if arm == "rehearsed" else None)
     used = train(recipe, reasons, here)
     return {
         "arm": arm,
         "seed": seed,
         "minutes": minutes,
         "scores": score(NEW, new, here / "run"),
-        "before": score(OLD, old, START) if arm == "from" else None,
+        "before": score(OLD, old, START) if start else None,
         "after": score(OLD, old, here / "run"),
         "core_minutes": round(used, 2),
         **chosen(recipe),

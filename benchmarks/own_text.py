@@ -149,9 +149,11 @@ def pairs_of(corpus: str) -> tuple[list[tuple[str, ...]], list[tuple[str, ...]]]
     return train, test
 
 
-def recipe_of(run: Run, folder: Path, start: Path | None = None) -> tuple[Recipe, list[str]]:
+def recipe_of(
+    run: Run, folder: Path, start: Path | None = None, first_text: Path | None = None
+) -> tuple[Recipe, list[str]]:
     """As `clearhead new` would write it (`start`: with --from), for minutes of the processor; or a
-    point of the grid."""
+    point of the grid. `first_text` is the prepared data of the first training, to be rehearsed."""
     template = load_recipe(str(TEMPLATES / f"{run.job.template}.toml"))
     files = {
         "my-pairs": ("train.source", "train.target"),
@@ -161,7 +163,7 @@ def recipe_of(run: Run, folder: Path, start: Path | None = None) -> tuple[Recipe
     data = replace(template.data, train=tuple(str(folder / name) for name in files))
     template = replace(template, data=data)
     if start is not None:
-        template = recipe_from(template, start)
+        template = recipe_from(template, start, first_text)
     table = sizing.SIZES
     try:
         if run.setting != "new":
