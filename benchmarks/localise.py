@@ -4,6 +4,7 @@ does that cost?
     python -m benchmarks.catalogues fr
     python -m benchmarks.localise fr                           # what is missing
     python -m benchmarks.localise fr --minutes 5 --seeds 1 --trial
+    python -m benchmarks.localise fr --seeds 1 --fill-again    # by models that are trained already
     python -m benchmarks.localise fr --report
 
 Two arms, the same recipe and text: `data.placeholders` and none. The first fills the held-out
@@ -30,6 +31,7 @@ from clearhead.config import load_recipe, with_values
 from clearhead.config.recipe import TEMPLATES
 from clearhead.environment import keep_freed_memory
 from clearhead.evaluation.translation import translation_scores
+from clearhead.files import write_whole
 from clearhead.intake.own_text import N_PLACEHOLDERS
 from clearhead.localise.catalogues import Catalogue
 from clearhead.localise.masking import mask
@@ -103,15 +105,18 @@ def fill(model: clearhead.TextModel, paths: list[Path], folder: Path) -> dict[st
 
 
 def kept(texts: list[HeldOutText], translations: dict[str, str]) -> dict[str, int]:
-    """How many strings have spans and keep them all, and how many are not translated."""
+    """How many strings have spans and keep them all, how many have a translation that does not,
+    and how many are not translated."""
     with_spans = [text for text in texts if mask(text.source, text.rules).spans]
+    n_kept = sum(
+        mask(text.source, text.rules).is_kept_by(translations[text.source]) for text in with_spans
+    )
+    n_empty = sum(not translations[text.source] for text in with_spans)
     return {
         "strings": len(texts),
         "with_spans": len(with_spans),
-        "kept": sum(
-            mask(text.source, text.rules).is_kept_by(translations[text.source])
-            for text in with_spans
-        ),
+        "kept": n_kept,
+        "broken": len(with_spans) - n_kept - n_empty,
         "empty_or_copied": sum(
             translations[text.source] in ("", text.source) and text.reference != text.source
             for text in texts
@@ -128,8 +133,9 @@ def scores_of(texts: list[HeldOutText], translations: dict[str, str]) -> dict[st
     return {score.name: round(score.value, 2) for score in scores}
 
 
-def take(language: str, arm: str, seed: int, minutes: float) -> dict[str, Any]:
-    here = (WORK / f"{language}-{arm}-{seed}-{minutes:g}").absolute()
+def trained(language: str, arm: str, seed: int, minutes: float) -> dict[str, Any]:
+    """Trains a model; the minutes that it took, and what the sizing rules decided."""
+    here = folder_of(language, arm, seed, minutes)
     template = load_recipe(str(TEMPLATES / "my-pairs.toml"))
     data = replace(
         template.data,
@@ -142,6 +148,18 @@ def take(language: str, arm: str, seed: int, minutes: float) -> dict[str, Any]:
     seeds = {"train.seed": seed, "batches.seed": seed}
     recipe = with_values(replace(template, data=data), {**sized.values, **seeds})
     used = train(recipe, reasons_for(sized), here)
+    return {"core_minutes": round(used, 2), **chosen(recipe)}
+
+
+def folder_of(language: str, arm: str, seed: int, minutes: float) -> Path:
+    return (WORK / f"{language}-{arm}-{seed}-{minutes:g}").absolute()
+
+
+def take(
+    language: str, arm: str, seed: int, minutes: float, training: dict[str, Any]
+) -> dict[str, Any]:
+    """Fills the catalogues by a trained model, or translates their strings."""
+    here = folder_of(language, arm, seed, minutes)
     packages = HELD_OUT if seed == 1 and arm == "placeholders" else SCORED
     model, texts = clearhead.load(here / "run"), held_out(language, packages)
     if arm == "placeholders":
@@ -158,8 +176,7 @@ def take(language: str, arm: str, seed: int, minutes: float) -> dict[str, Any]:
         **filled,
         **kept(texts, translations),
         "scores": scores_of(held_out(language, SCORED), translations),
-        "core_minutes": round(used, 2),
-        **chosen(recipe),
+        **training,
         **{key: circumstances()[key] for key in ("commit", "date", "machine")},
     }
 
@@ -189,6 +206,7 @@ def main() -> None:
     parser.add_argument("--minutes", type=float, default=20.0, help="core minutes of each run")
     parser.add_argument("--seeds", type=int, nargs="+", default=[1, 2, 3])
     parser.add_argument("--trial", action="store_true", help="print the lines, and keep none")
+    parser.add_argument("--fill-again", action="store_true", help="replace the lines of these runs")
     parser.add_argument("--report", action="store_true")
     arguments = parser.parse_args()
     if arguments.report:
@@ -196,17 +214,19 @@ def main() -> None:
         return
     torch.set_num_threads(1)
     keep_freed_memory()
-    done = [[line[key] for key in KEYS] for line in finished()]
+    done = {tuple(line[key] for key in KEYS): line for line in finished()}
     for seed in arguments.seeds:
         for arm in ARMS:
-            key = [arguments.language, arm, seed, arguments.minutes]
-            if key in done:
+            key = (arguments.language, arm, seed, arguments.minutes)
+            if (key in done) != arguments.fill_again or (arguments.fill_again and not ARMS[arm]):
                 continue
-            line = json.dumps(take(*key), ensure_ascii=False)
-            print(line, flush=True)
+            old = done.get(key)
+            names = ("core_minutes", *chosen(load_recipe(str(TEMPLATES / "my-pairs.toml"))))
+            training = {name: old[name] for name in names} if old else trained(*key)
+            done[key] = take(*key, training)
+            print(json.dumps(done[key], ensure_ascii=False), flush=True)
             if not arguments.trial:
-                with LINES.open("a", encoding="utf-8") as file:
-                    file.write(line + "\n")
+                write_whole(LINES, "".join(f"{json.dumps(line)}\n" for line in done.values()))
 
 
 if __name__ == "__main__":

@@ -82,6 +82,25 @@ def test_every_form_keeps_the_spans_of_its_source(po: Path, model: clearhead.Tex
     assert alone == ["%s"]
 
 
+def test_every_form_has_the_arguments_of_the_plural_if_the_singular_has_others(tmp_path: Path):
+    header = 'msgid ""\nmsgstr "Plural-Forms: nplurals=2; plural=n>1;\\n"\n\n'
+    entry = '#, c-format\nmsgid "{}"\nmsgid_plural "{}"\nmsgstr[0] ""\nmsgstr[1] ""\n\n'
+    texts = [
+        ("%#<PRIx64> has %<PRIu64> entry", "%#<PRIx64> has %<PRId64> entries"),
+        ("one file", "%d files"),
+    ]
+    path = tmp_path / "fr.po"
+    path.write_text(header + "".join(entry.format(*pair) for pair in texts), encoding="utf-8")
+    other, usual = Catalogue(path).entries
+    assert other.sources == (texts[0][1], texts[0][1])
+    assert usual.sources == texts[1]
+    catalogue = Catalogue(path)
+    for entry in catalogue.entries:
+        entry.unit.target = [f"{text} fr" for text in entry.sources]
+    catalogue.write(path)
+    check_with_msgfmt(path)
+
+
 def test_placeholders_are_refused_unless_pieces_are_asked_for(po: Path, model: clearhead.TextModel):
     with pytest.raises(InputError, match=r"placeholders or tags in 4 of 6 texts.*pieces=True"):
         model.fill_catalogue(po)

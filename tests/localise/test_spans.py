@@ -95,6 +95,14 @@ def test_unnumbered_arguments_keep_their_order_or_get_numbers():
     assert mask("%(a)s %(b)s", rules_of(["python-format"])).in_order == ()
 
 
+def test_arguments_inside_a_tag_count_so_that_none_is_numbered_beside_them():
+    rules = rules_of(["c-format"])
+    text = mask("<a href='%s'> of %s with %s", rules)
+    assert text.in_order == (0, 1, 2)
+    assert not text.is_kept_by("<a href='%s'> de %2$s avec %1$s")
+    assert mask("<a> of %s with %s", rules).in_order == ()
+
+
 def test_line_ends_at_both_ends_stay():
     masked = mask("\n %s\n", rules_of(["c-format"]))
     assert masked.pieces == (0,)

@@ -6,6 +6,7 @@ import gettext
 import io
 import re
 import shlex
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from importlib.util import find_spec
@@ -15,7 +16,7 @@ from typing import Any, Literal, NamedTuple
 from clearhead.errors import ClearheadError, DataError, method
 from clearhead.files import write_whole
 from clearhead.localise.language_codes import is_same_language
-from clearhead.localise.spans import SpanRules, rules_of
+from clearhead.localise.spans import SpanRules, find_spans, identities, rules_of
 from clearhead.localise.xliff_inline import InlineElements
 
 CatalogueKind = Literal["po", "xliff", "qt"]
@@ -155,13 +156,16 @@ class Catalogue:
                 elements = InlineElements(unit.source_dom)
                 return CatalogueEntry(unit, (elements.tagged.text,), SpanRules(), elements)
             return CatalogueEntry(unit, sources, SpanRules())
-        if len(sources) > 1:
-            if self.forms is None:
-                self.left_out += 1
-                return None
-            sources = tuple(sources[is_plural] for is_plural in self.forms)
+        if len(sources) > 1 and self.forms is None:
+            self.left_out += 1
+            return None
         flags = [flag.strip() for line in unit.typecomments for flag in line[2:].split(",")]
-        return CatalogueEntry(unit, sources, rules_of(flags))
+        rules = rules_of(flags)
+        if len(sources) > 1 and self.forms is not None:
+            # gettext compares every form with msgid_plural, and may only miss arguments there.
+            alike = not (_arguments(sources[0], rules) - _arguments(sources[1], rules))
+            sources = tuple(sources[is_plural or not alike] for is_plural in self.forms)
+        return CatalogueEntry(unit, sources, rules)
 
     def write(self, path: Path) -> None:
         """Write the catalogue, whole or not at all."""
@@ -268,6 +272,12 @@ def _is_draft(unit: Any) -> bool:
         return unit.isfuzzy()
     state = unit.target_dom.get("state", "") if unit.target_dom is not None else "new"
     return state.startswith(("new", "needs-"))
+
+
+def _arguments(text: str, rules: SpanRules) -> Counter[str]:
+    spans = find_spans(text, rules)
+    named = zip(identities(spans), spans)
+    return Counter(name for name, span in named if span.kind == "printf")
 
 
 def _plural_forms(store: Any) -> tuple[bool, ...] | None:

@@ -40,9 +40,10 @@ class MaskedText:
     @cached_property
     def in_order(self) -> tuple[int, ...]:
         """Return the spans that take unnumbered arguments, which may not change places unless they
-        can be numbered."""
+        can all be numbered."""
         taking = tuple(number for number, span in enumerate(self.spans) if span.takes)
-        if self.rules.numbered and all(self.spans[number].takes == 1 for number in taking):
+        spans = [self.spans[number] for number in taking]
+        if self.rules.numbered and all(s.takes == 1 and s.kind != "tag" for s in spans):
             return ()
         return taking
 

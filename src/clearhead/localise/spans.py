@@ -63,7 +63,10 @@ class Span:
     @cached_property
     def takes(self) -> int:
         """The number of unnumbered arguments that the span takes: `%s` one, `%*d` two, `%2$s`, `%%`
-        and `{name}` none."""
+        and `{name}` none; a tag, what is inside it (`<a href="%s">`)."""
+        if self.kind == "tag":
+            inside = re.finditer(rf"%%|{_C}", self.text)
+            return sum(Span(match.start(), match[0], "printf").takes for match in inside)
         if self.kind == "printf" and _UNNUMBERED.fullmatch(self.text):
             return 1 + self.text.count("*")
         return int(self.kind == "brace" and self.text[1:2] in ("}", ":", "!"))
