@@ -19,6 +19,7 @@ import gzip
 import json
 import os
 import re
+import time
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import replace
@@ -185,7 +186,7 @@ def recipe_of(arm: str, seed: int, minutes: float) -> tuple[Recipe, list[str], d
         glossary=str(csv_file) if arm == "annotated" else None,
     )
     template = replace(template, data=data)
-    sized = sizing.size_recipe(template, minutes)
+    sized = sizing.size_recipe(template, minutes, time.process_time)
     seeds = {"train.seed": seed, "batches.seed": seed}
     return with_values(template, {**sized.values, **seeds}), reasons_for(sized), terms
 

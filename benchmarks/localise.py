@@ -17,6 +17,7 @@ import argparse
 import json
 import shutil
 import subprocess
+import time
 from dataclasses import replace
 from pathlib import Path
 from statistics import mean
@@ -144,7 +145,7 @@ def trained(language: str, arm: str, seed: int, minutes: float) -> dict[str, Any
         columns=("source", "target"),
         placeholders=ARMS[arm],
     )
-    sized = sizing.size_recipe(replace(template, data=data), minutes)
+    sized = sizing.size_recipe(replace(template, data=data), minutes, time.process_time)
     seeds = {"train.seed": seed, "batches.seed": seed}
     recipe = with_values(replace(template, data=data), {**sized.values, **seeds})
     used = train(recipe, reasons_for(sized), here)
