@@ -6,8 +6,8 @@ Python's documentation, against a model from scratch at equal core minutes.
     python -m benchmarks.adaptation --report
 
 The training of the first model, which the package ships, is not counted: it is what somebody has
-already. The arm "rehearsed" has the text of that training too, and half of its steps read it. A
-line of results/adaptation.jsonl for each run that is finished. The sizes are those that
+already. The arms "rehearsed" have the text of that training too, and a share of their steps read
+it. A line of results/adaptation.jsonl for each run that is finished. The sizes are those that
 `clearhead new` chooses, with --from and without it.
 """
 
@@ -31,7 +31,8 @@ NEW = Job("adaptation", "my-pairs", "python_docs_zh_cn", 5_000)
 OLD = Job("adaptation-before", "my-pairs", "tatoeba_cmn_eng", 5_000)
 """Only its test set is used: what the model still knows of its first text."""
 START = "tatoeba-en-zh"
-ARMS = ("from", "rehearsed", "scratch")
+SHARES = {"rehearsed": 0.5, "rehearsed-0.2": 0.2}
+ARMS = ("from", *SHARES, "scratch")
 KEYS = ("arm", "seed", "minutes")
 
 
@@ -60,7 +61,9 @@ def take(arm: str, seed: int, minutes: float) -> dict[str, Any]:
     new, old = cut(NEW), cut(OLD)
     run = Run(NEW, minutes, seed)
     start = None if arm == "scratch" else SHIPPED / START
-    recipe, reasons = recipe_of(run, new, start, first_text() if arm == "rehearsed" else None)
+    recipe, reasons = recipe_of(run, new, start, first_text() if arm in SHARES else None)
+    if arm in SHARES:
+        recipe = with_values(recipe, {"train.rehearse_share": SHARES[arm]})
     used = train(recipe, reasons, here)
     return {
         "arm": arm,
@@ -85,7 +88,7 @@ def report(lines: list[dict[str, Any]]) -> None:
                 if values:
                     spread = f" ± {stdev(values):.2f}" if len(values) > 1 else ""
                     print(
-                        f"{minutes:g} min  {arm:<8}{name:<8}{mean(values):.2f}{spread} "
+                        f"{minutes:g} min  {arm:<15}{name:<8}{mean(values):.2f}{spread} "
                         f"({len(values)} seeds); on the first text "
                         f"{mean(line['after'][name] for line in mine):.2f}"
                     )
@@ -95,6 +98,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--minutes", type=float, default=10.0, help="core minutes of each run")
     parser.add_argument("--seeds", type=int, nargs="+", default=[1, 2, 3])
+    parser.add_argument("--arms", nargs="+", default=ARMS, choices=ARMS)
     parser.add_argument("--trial", action="store_true", help="print the lines, and keep none")
     parser.add_argument("--report", action="store_true")
     arguments = parser.parse_args()
@@ -105,7 +109,7 @@ def main() -> None:
     keep_freed_memory()  # as training does: steps are timed here to size the recipe
     done = [[line[key] for key in KEYS] for line in finished()]
     for seed in arguments.seeds:
-        for arm in ARMS:
+        for arm in arguments.arms:
             if [arm, seed, arguments.minutes] in done:
                 continue
             line = json.dumps(take(arm, seed, arguments.minutes), ensure_ascii=False)
