@@ -194,6 +194,8 @@ def test_a_calibration_belongs_to_its_weights(calibrated: ch.TextModel, run: ch.
 
 
 def test_what_is_not_the_users_is_not_written_to(run: ch.TrainedRun):
+    with pytest.raises(ch.ClearheadError, match=r"does not translate; measure it with .*evaluate"):
+        ch.calibrate("shakespeare-char", source=SOURCES, reference=REFERENCES)
     with pytest.raises(
         FolderError, match=r"tatoeba-en-zh is temporary or part of the installed.*save=False"
     ):

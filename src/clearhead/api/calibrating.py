@@ -18,7 +18,7 @@ from clearhead.config.evaluate import CalibrateOptions, Split
 from clearhead.data.order import derive_key, permute
 from clearhead.decoding.rating import mean_log_prob
 from clearhead.decoding.text import translate_texts
-from clearhead.errors import ConfigError, FolderError, setting
+from clearhead.errors import ConfigError, FolderError, InputError, function, setting
 from clearhead.evaluation import calibrating
 from clearhead.evaluation.calibrating import JudgedTranslation, MeasuredCalibration
 from clearhead.evaluation.translation import check_scoring
@@ -46,6 +46,11 @@ def calibrate(
     are measured on sentences to which the curve was not fitted.
     """
     settings, opened = chosen(CalibrateOptions, options), as_text_model(model)
+    if not opened.opened.translates:
+        raise InputError(
+            "calibrate measures how good translations are, and this model does not translate; "
+            f"measure it with {function('evaluate')}"
+        )
     translator = opened.opened.translator
     if settings.save:
         _refuse_others_folder(opened)
