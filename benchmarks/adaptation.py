@@ -31,7 +31,7 @@ NEW = Job("adaptation", "my-pairs", "python_docs_zh_cn", 5_000)
 OLD = Job("adaptation-before", "my-pairs", "tatoeba_cmn_eng", 5_000)
 """Only its test set is used: what the model still knows of its first text."""
 START = "tatoeba-en-zh"
-SHARES = {"rehearsed": 0.5, "rehearsed-0.2": 0.2}
+SHARES = {"rehearsed": 0.5, "rehearsed-0.3": 0.3, "rehearsed-0.2": 0.2}
 ARMS = ("from", *SHARES, "scratch")
 KEYS = ("arm", "seed", "minutes")
 
