@@ -159,6 +159,7 @@ def test_a_recipe_from_a_run_takes_over_tokenizer_and_shape(
     assert found.train.start_from == str(tmp_path / "first")
     assert found.train.also_validate == (str(text.folder),)
     assert found.train.rehearse == str(text.folder)
+    assert found.train.rehearse_share == 0.3
     pairs = replace(template, model=replace(found.model, family="encoder-decoder"))
     with pytest.raises(ClearheadError, match="of family 'decoder', but this text needs 'encoder-d"):
         recipe_from(pairs, tmp_path / "first")

@@ -19,6 +19,7 @@ from clearhead.data.shards import Job
 from clearhead.intake.cleaning import split_reader
 from clearhead.intake.own_text import FEW, OwnText, data_settings
 from clearhead.intake.sources import Cursor, located
+from clearhead.training.start import REHEARSE_SHARE
 
 CHUNK = 128
 """The number of texts that are translated together."""
@@ -56,7 +57,11 @@ def rehearse_own(
     named = Path(settings["train"][0]).stem.rpartition("-")[2]
     folder = (PREPARED / f"{recipe.name}-rehearsal-{named}").absolute()
     prepare(Job(config=data, root=Path("/"), folder=folder))
-    own = {"train.rehearse": str(folder), "train.also_validate": (str(folder),)}
+    own = {
+        "train.rehearse": str(folder),
+        "train.rehearse_share": REHEARSE_SHARE,
+        "train.also_validate": (str(folder),),
+    }
     reason = (
         f"Rehearsal: the text that {first} was trained on is not here. Its own translations of "
         f"{len(pairs):,} of the new sources take its place (train.rehearse); a validation reports "

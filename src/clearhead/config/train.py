@@ -31,7 +31,7 @@ class TrainConfig:
     rehearse: str | None = None
     """The prepared folder of the text that start_from was trained on. Some steps read this text, so
     that the model does not forget it. Not set: no step does."""
-    rehearse_share: float = 0.3
+    rehearse_share: float = 0.5
     """Share of the steps that read the text of rehearse."""
     steps: int = 1000
     """Number of updates of the weights."""
@@ -170,7 +170,7 @@ class TrainConfig:
                 raise ConfigError(name, value, rule, f"try {name}=0.9")
         if not 0 < self.rehearse_share < 1:
             rule = "must be above 0 and below 1"
-            raise ConfigError("rehearse_share", self.rehearse_share, rule, "try 0.3")
+            raise ConfigError("rehearse_share", self.rehearse_share, rule, "try 0.5")
         for name in ("weight_decay", "z_loss", "final_lr", "clip_norm"):
             if not getattr(self, name) >= 0:
                 raise ConfigError(name, getattr(self, name), "must be at least 0", "try 0.0")

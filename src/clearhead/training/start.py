@@ -29,6 +29,7 @@ _log = logging.getLogger(__name__)
 BERT_SPECIAL_TOKENS = ("[PAD]", "[CLS]", "[SEP]", "[MASK]")
 FREE = ("attention", "p_dropout", "p_attention_dropout", "init_std")
 """Options that do not change the meaning of the weights."""
+REHEARSE_SHARE = 0.3  # half of the steps cost the new text too much: benchmarks/adaptation.py
 
 
 @torch.no_grad()
@@ -114,6 +115,7 @@ def recipe_from(template: Recipe, folder: Path, prepared: Path | None = None) ->
             lr=lr,
             also_validate=also,
             rehearse=also[0] if also else None,
+            rehearse_share=REHEARSE_SHARE if also else template.train.rehearse_share,
         ),
     )
 
