@@ -101,6 +101,9 @@ def test_arguments_inside_a_tag_count_so_that_none_is_numbered_beside_them():
     assert text.in_order == (0, 1, 2)
     assert not text.is_kept_by("<a href='%s'> de %2$s avec %1$s")
     assert mask("<a> of %s with %s", rules).in_order == ()
+    assert mask("``%s`` of %s", rules).in_order == (0, 1)
+    link = mask('<a href="{}">{}</a> of {name}', rules_of(["python-brace-format"]))
+    assert link.in_order == (0, 1)
 
 
 def test_line_ends_at_both_ends_stay():

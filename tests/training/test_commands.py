@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 from dataclasses import replace
 from pathlib import Path
 
@@ -138,6 +139,11 @@ def test_a_run_is_evaluated_on_its_own_split(tmp_path: Path, monkeypatch, capsys
     said = capsys.readouterr().out
     assert said.startswith("valid of runs/text\nperplexity per token")
     assert "\nbaseline  " in said and "a table of which token follows which" in said
+    shutil.rmtree(corpus.folder)
+    make_corpus(tmp_path, replace(data, vocab_size=290))  # a table of other tokens says nothing
+    assert main(["evaluate", "runs/text"]) == 0
+    said = capsys.readouterr().out
+    assert "perplexity per token" in said and "baseline" not in said
     own = Path("runs/text/recipe.toml")
     best = own.read_text("utf-8").replace('publish = "last"', 'publish = "best"')
     own.write_text(best.replace("validate_every = 0", "validate_every = 1"), encoding="utf-8")

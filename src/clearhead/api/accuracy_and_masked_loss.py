@@ -5,6 +5,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from rich.cells import cell_len
 
 from clearhead.api.bleu_and_perplexity import stages, which_chose
 from clearhead.api.locating import recipe_of_run
@@ -98,9 +99,7 @@ def _accuracy(encoder: MaskedLM | Classifier, corpus: Corpus, split: str, where:
     record |= {"n_too_long": n_too_long, **compared, "labels": by_label}
     return Evaluation(
         values={"accuracy": right.value},
-        records=[
-            {"split": split, **record, "n_too_long": n_too_long, **compared, "labels": by_label}
-        ],
+        records=[record],
         lines=[line, *lines, *table_lines],
     )
 
@@ -127,18 +126,17 @@ def _by_label(
             }
         )
     shown = sorted(records, key=lambda record: record["n_taken_for"], reverse=True)[:MOST_SHOWN]
-    width = max(len("label"), *(len(record["label"]) for record in shown))
+    width = max(cell_len(label) for label in ["label", *(record["label"] for record in shown)])
     lines = [f"{'label':<{width}}   texts   found   right when given   most often taken for"]
     for record in shown:
         shares = [
-            "—" if record[name] is None else f"{100 * record[name]:.1f}%"
-            for name in ("found", "right_when_given")
+            "—" if record[share] is None else f"{100 * record[share]:.1f}%"
+            for share in ("found", "right_when_given")
         ]
         mistaken = record["most_taken_for"]
         mistaken = "—" if mistaken is None else f"{mistaken} ({record['n_taken_for']})"
-        lines.append(
-            f"{record['label']:<{width}}{record['n']:>8,}{shares[0]:>8}{shares[1]:>19}   {mistaken}"
-        )
+        name = record["label"] + " " * (width - cell_len(record["label"]))
+        lines.append(f"{name}{record['n']:>8,}{shares[0]:>8}{shares[1]:>19}   {mistaken}")
     if len(records) > MOST_SHOWN:
         lines.append(f"… and {len(records) - MOST_SHOWN} labels with fewer mistakes")
     return records, lines

@@ -11,7 +11,6 @@ from typing import Any
 
 from clearhead.api.locating import recipe_of_run
 from clearhead.api.paths import PREPARED
-from clearhead.api.preparing import is_prepared
 from clearhead.api.results import Evaluation
 from clearhead.api.texts import LinesGiven, given_lines
 from clearhead.api.tokenized_model import TokenizedModel, as_tokenized_model
@@ -23,7 +22,7 @@ from clearhead.config.evaluate import (
 )
 from clearhead.data.corpus import open_corpus
 from clearhead.data.same_text import check_text_of_run, data_of_run
-from clearhead.errors import ConfigError, DataError, InputError, Message, setting
+from clearhead.errors import ClearheadError, ConfigError, DataError, InputError, Message, setting
 from clearhead.evaluation.bigram import bigram_baseline
 from clearhead.evaluation.perplexity import LARGEST_SHOWN, Perplexity, perplexity
 from clearhead.evaluation.translation import (
@@ -255,15 +254,21 @@ def _perplexity_of_split(
     )
     where = f"{split} of {model.folder}{which_chose(recipe.train, split)}"
     evaluation = _as_evaluation(measured, {"split": split}, [where])
-    return _with_baseline(evaluation, model.folder, split, measured.per_token)
+    return _with_baseline(evaluation, model, split, measured.per_token)
 
 
-def _with_baseline(evaluation: Evaluation, run: Path, split: str, reached: float) -> Evaluation:
-    """Add what a table of token pairs reaches on the same text, if the run's data are there."""
-    folder = data_of_run(run, PREPARED)
-    if not is_prepared(folder) or split not in (corpus := open_corpus(folder)).manifest.splits:
+def _with_baseline(
+    evaluation: Evaluation, model: TokenizedModel, split: str, reached: float
+) -> Evaluation:
+    """Add what a table of token pairs reaches on the same text, if the run's data are still
+    there."""
+    try:
+        corpus = open_corpus(data_of_run(model.folder, PREPARED))
+        if corpus.tokenizers["text"].sha256 != model.tokenizer.sha256:  # prepared anew
+            return evaluation
+        compared = bigram_baseline(corpus, split)
+    except (ClearheadError, KeyError):  # they are gone, damaged, or of another kind
         return evaluation
-    compared = bigram_baseline(corpus, split)
     lines = [*evaluation.lines, f"baseline             {compared}"]
     if reached > compared.per_token:
         lines.append(

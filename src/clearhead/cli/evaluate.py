@@ -15,6 +15,7 @@ from clearhead.cli.engines import add_engine_arguments, add_search_arguments
 from clearhead.cli.folders import add_folder, open_model
 from clearhead.cli.options import add_options
 from clearhead.cli.progress import add_quiet, showing_stages
+from clearhead.cli.terminal import visible
 from clearhead.config.evaluate import EncoderEvaluation, LanguageModelEvaluation, ScoringOptions
 
 CALLS = evaluate
@@ -75,5 +76,5 @@ def run(namespace: argparse.Namespace) -> int:
     if namespace.format == "jsonl":
         print(*map(json.dumps, evaluation.records), sep="\n")
     else:
-        print(evaluation)
+        print(visible(str(evaluation)))  # labels may come from anybody
     return 0

@@ -43,7 +43,7 @@ class MaskedText:
         can all be numbered."""
         taking = tuple(number for number, span in enumerate(self.spans) if span.takes)
         spans = [self.spans[number] for number in taking]
-        if self.rules.numbered and all(s.takes == 1 and s.kind != "tag" for s in spans):
+        if self.rules.numbered and all(s.takes == 1 and s.kind == "printf" for s in spans):
             return ()
         return taking
 

@@ -63,10 +63,10 @@ class Span:
     @cached_property
     def takes(self) -> int:
         """The number of unnumbered arguments that the span takes: `%s` one, `%*d` two, `%2$s`, `%%`
-        and `{name}` none; a tag, what is inside it (`<a href="%s">`)."""
-        if self.kind == "tag":
-            inside = re.finditer(rf"%%|{_C}", self.text)
-            return sum(Span(match.start(), match[0], "printf").takes for match in inside)
+        and `{name}` none; a tag or a role, those inside it (`<a href="%s">`)."""
+        if self.kind in ("tag", "role"):
+            inside = [Span(m.start(), m[0], m.lastgroup) for m in _INSIDE.finditer(self.text)]  # pyright: ignore[reportArgumentType]
+            return sum(span.takes for span in inside)
         if self.kind == "printf" and _UNNUMBERED.fullmatch(self.text):
             return 1 + self.text.count("*")
         return int(self.kind == "brace" and self.text[1:2] in ("}", ":", "!"))
@@ -143,6 +143,7 @@ _LIKELY_C = (
     rf"(?:{_LENGTH}(?:[sdiu]|[a-zA-Z@](?![a-z]))|{_MACRO})"
 )
 _UNNUMBERED = re.compile(r"%(?!%|\d+\$|\(|\{|<(?!PRI)|L?\d+%?\Z)[^$]*[^$m%]")
+_INSIDE = re.compile(rf"(?P<printf>%%|{_C})|(?P<brace>\{{[^{{}}]*+\}})")
 _QT = r"%L?\d{1,2}+%?+(?![\d$])"
 _FIELD = r"\{[^{}]*+(?:\{[^{}]*+\}[^{}]*+)*+\}"
 _ICU = (
