@@ -14,16 +14,31 @@ it. A line of results/adaptation.jsonl for each run that is finished. The sizes 
 import argparse
 import json
 import os
+import shutil
+import subprocess
+import sys
+from dataclasses import asdict
 from pathlib import Path
 from statistics import mean, stdev
 from typing import Any
 
 import torch
 
-from benchmarks.own_text import WORK, Job, Run, chosen, clearhead, cut, recipe_of, score, train
+from benchmarks.own_text import (
+    WORK,
+    Job,
+    Run,
+    chosen,
+    clearhead,
+    cut,
+    pairs_of,
+    recipe_of,
+    score,
+    train,
+)
 from clearhead.api.locating import SHIPPED
-from clearhead.config import load_recipe, recipe_toml, with_values
-from clearhead.environment import keep_freed_memory
+from clearhead.config import Recipe, load_recipe, recipe_toml, with_values
+from clearhead.environment import environment_with, keep_freed_memory
 from tools.result import FOLDER, circumstances
 
 LINES = FOLDER / "adaptation.jsonl"
@@ -32,7 +47,9 @@ OLD = Job("adaptation-before", "my-pairs", "tatoeba_cmn_eng", 5_000)
 """Only its test set is used: what the model still knows of its first text."""
 START = "tatoeba-en-zh"
 SHARES = {"rehearsed": 0.5, "rehearsed-0.3": 0.3, "rehearsed-0.2": 0.2}
-ARMS = ("from", *SHARES, "scratch")
+THERE = {"hugging-face": 0.0, "hugging-face-0.3": 0.3}
+"""Shares of the first text among the rows that Hugging Face's Seq2SeqTrainer reads."""
+ARMS = ("from", *SHARES, "scratch", *THERE)
 KEYS = ("arm", "seed", "minutes")
 
 
@@ -56,15 +73,56 @@ def first_text() -> Path:
     return prepared
 
 
+def first_lines() -> Path:
+    """The text of the first training as lines."""
+    here = WORK / "adaptation-first"
+    here.mkdir(parents=True, exist_ok=True)
+    for number, side in enumerate(("source", "target")):
+        lines = [pair[number] for pair in pairs_of(OLD.corpus)[0]]
+        (here / f"train.{side}").write_text("\n".join(lines) + "\n", encoding="utf-8")
+    return here.absolute()
+
+
+def train_there(
+    recipe: Recipe, share: float, run: Run, new: Path, here: Path
+) -> tuple[Recipe, float]:
+    """Trains by Hugging Face's Seq2SeqTrainer, and imports the result; the recipe with the steps
+    that the minutes allowed, and the core minutes that they took."""
+    assert recipe.model is not None
+    shutil.rmtree(here, ignore_errors=True)
+    here.mkdir(parents=True)
+    exported = WORK / "adaptation-exported"
+    if not exported.is_dir():
+        clearhead("export", START, exported, "--to", "huggingface")
+    train, shared = asdict(recipe.train), ("lr", "final_lr", "warmup_steps", "beta1", "beta2")
+    names = (*shared, "weight_decay", "clip_norm", "label_smoothing")
+    settings = {
+        **{name: train[name] for name in names},
+        "p_dropout": recipe.model.p_dropout,
+        "batch_tokens": recipe.batches.batch_tokens,
+    }
+    command = [sys.executable, "-m", "benchmarks.adaptation_trainer", "--model", exported]
+    command += ["--new", new, "--first", first_lines(), "--share", share, "--seed", run.seed]
+    command += ["--minutes", run.minutes, "--settings", json.dumps(settings), "--out", here]
+    one_thread = environment_with(OMP_NUM_THREADS="1", HF_HUB_OFFLINE="1")
+    subprocess.run([str(word) for word in command], check=True, env=one_thread)
+    clearhead("import", here / "model", here / "run")
+    facts = json.loads((here / "facts.json").read_text(encoding="utf-8"))
+    return with_values(recipe, {"train.steps": facts["steps"]}), facts["core_minutes"]
+
+
 def take(arm: str, seed: int, minutes: float) -> dict[str, Any]:
-    here = WORK / "adaptation-runs" / f"{arm}-{seed}-{minutes:g}"
+    here = (WORK / "adaptation-runs" / f"{arm}-{seed}-{minutes:g}").absolute()
     new, old = cut(NEW), cut(OLD)
     run = Run(NEW, minutes, seed)
     start = None if arm == "scratch" else SHIPPED / START
     recipe, reasons = recipe_of(run, new, start, first_text() if arm in SHARES else None)
-    if arm in SHARES:
-        recipe = with_values(recipe, {"train.rehearse_share": SHARES[arm]})
-    used = train(recipe, reasons, here)
+    if arm in THERE:
+        recipe, used = train_there(recipe, THERE[arm], run, new, here)
+    else:
+        if arm in SHARES:
+            recipe = with_values(recipe, {"train.rehearse_share": SHARES[arm]})
+        used = train(recipe, reasons, here)
     return {
         "arm": arm,
         "seed": seed,
