@@ -5,12 +5,15 @@ does that cost?
     python -m benchmarks.localise fr                           # what is missing
     python -m benchmarks.localise fr --minutes 5 --seeds 1 --trial
     python -m benchmarks.localise fr --seeds 1 --fill-again    # by models that are trained already
+    python -m benchmarks.localise zh_CN --engine               # the share that CTranslate2 breaks
     python -m benchmarks.localise fr --report
 
 Two arms, the same recipe and text: `data.placeholders` and none. The first fills the held-out
 catalogues, emptied; the second translates the same strings as plain text. All of them are filled
 with the first seed, with the others those of the packages that are scored. A line of
-results/localise.jsonl for each run that is finished.
+results/localise.jsonl for each run that is finished. `--engine` fills the catalogues of the scored
+packages by the engine ctranslate2, which has no constraint, with the models that are trained
+already, and writes results/localise_engine.json.
 """
 
 import argparse
@@ -39,7 +42,7 @@ from clearhead.localise.masking import mask
 from clearhead.localise.spans import SpanRules
 from clearhead.training import sizing
 from clearhead.training.size_reasons import reasons_for
-from tools.result import FOLDER, circumstances
+from tools.result import FOLDER, circumstances, write_result
 
 LINES = FOLDER / "localise.jsonl"
 WORK = Path("runs/localise")
@@ -102,6 +105,28 @@ def fill(model: clearhead.TextModel, paths: list[Path], folder: Path) -> dict[st
         "files_accepted": accepted,
         "open": n_open,
         "translations": translations,
+    }
+
+
+def by_engine(language: str, seeds: list[int], minutes: float) -> dict[str, Any]:
+    """How many texts the engine ctranslate2 translates, and how many of them have lost a span, so
+    that clearhead decodes them again."""
+    translated = again = 0
+    for seed in seeds:
+        here = folder_of(language, "placeholders", seed, minutes)
+        model = clearhead.load(here / "run")
+        (here / "by-engine").mkdir(exist_ok=True)
+        for number, path in enumerate(catalogues(language, SCORED)):
+            empty = emptied(path, here / "by-engine" / f"{number}.po")
+            filled = model.fill_catalogue(empty, engine="ctranslate2")
+            assert is_accepted(empty), empty
+            translated, again = translated + filled.translated, again + filled.again
+    return {
+        "language": language,
+        "minutes": minutes,
+        "seeds": seeds,
+        "entries_translated": translated,
+        "texts_decoded_again": again,
     }
 
 
@@ -208,10 +233,15 @@ def main() -> None:
     parser.add_argument("--seeds", type=int, nargs="+", default=[1, 2, 3])
     parser.add_argument("--trial", action="store_true", help="print the lines, and keep none")
     parser.add_argument("--fill-again", action="store_true", help="replace the lines of these runs")
+    parser.add_argument("--engine", action="store_true", help="by models that are trained already")
     parser.add_argument("--report", action="store_true")
     arguments = parser.parse_args()
     if arguments.report:
         report(finished())
+        return
+    if arguments.engine:
+        measured = by_engine(arguments.language, arguments.seeds, arguments.minutes)
+        print(write_result("localise_engine", measured), measured)
         return
     torch.set_num_threads(1)
     keep_freed_memory()
