@@ -1,4 +1,5 @@
-"""Makes the optimizers, all of which are torch's, with weight decay on matrices only."""
+"""Makes the optimizers, which are torch's (Muon with products of its own on the CPU), with weight
+decay on matrices only."""
 
 from collections.abc import Sequence
 from typing import TypedDict
@@ -8,6 +9,7 @@ from torch import nn
 from torch.optim import Optimizer
 
 from clearhead.config.train import TrainConfig
+from clearhead.training.muon import Muon
 
 
 class ParameterGroup(TypedDict):
@@ -85,9 +87,7 @@ def _optimizers(model: nn.Module, config: TrainConfig) -> list[Optimizer]:
             # Its step is scaled to the size of AdamW's, so that one learning rate serves both.
             linears = [module for module in model.modules() if isinstance(module, nn.Linear)]
             matrices = [linear.weight for linear in linears if linear.weight.requires_grad]
-            muon = torch.optim.Muon(
-                matrices, lr=lr, weight_decay=decay, adjust_lr_fn="match_rms_adamw"
-            )
+            muon = Muon(matrices, lr=lr, weight_decay=decay, adjust_lr_fn="match_rms_adamw")
             others = adamw(model, lr=lr, weight_decay=decay, betas=betas, without=matrices)
             return [muon, others]
 
