@@ -81,6 +81,16 @@ RUNS = (
     PeerRun("eole", "authors", TRANSLATION),
     PeerRun("eole", "ours", TRANSLATION),
 )
+COMPARABLE = [  # our recipe of 0.3.0: what the others have too, and a schedule without an end
+    "model.init_std=0.02",
+    "model.n_decoder_layers=null",
+    "train.optimizer=adamw",
+    "train.lr=0.003",
+    "train.schedule=inverse-sqrt",
+    "train.warmup_steps=1000",
+    "train.publish=average",
+    "train.keep=8",
+]
 LAST = "train.publish=last"  # and no average of checkpoints, which the others do not have
 VARIANTS = {  # of our recipe, to find out what makes a difference
     "last": [LAST],
@@ -177,7 +187,8 @@ def our_commands(
 ) -> tuple[Callable[[list[float]], None], Callable[[float], float]]:
     prepared = prepare(run.task)
     given = ["--recipe", run.task, "--set", "train.steps=100000"]  # the marks end it
-    given += [*VARIANTS.get(run.settings, []), "--folder", run.folder, "--prepared", prepared]
+    given += [*COMPARABLE, *VARIANTS.get(run.settings, [])]
+    given += ["--folder", run.folder, "--prepared", prepared]
 
     def train(minutes: list[float]) -> None:
         start_anew(run)
