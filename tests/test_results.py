@@ -85,6 +85,18 @@ def test_a_readme_shows_what_its_training_printed_and_how_long_it_took(name: str
     assert wheel.with_training(text, trained) == text
 
 
+@pytest.mark.parametrize("language", ["en", "zh"])
+def test_the_example_of_a_catalogue_shows_what_its_commands_printed(language: str):
+    wheel = wheel_script()
+    text = (ROOT / "docs" / language / "localise-example.md").read_text("utf-8")
+    result = json.loads((FOLDER / "localise_example.json").read_text("utf-8"))
+    printed = {block["code"]: "\n".join(block["said"]) for block in result["blocks"]}
+    shown = {block.code: block.shown for block in wheel.blocks(text)}
+    assert shown.keys() == printed.keys(), "run: .ci/wheel --localise --whole"
+    for code, lines in shown.items():
+        assert lines and wheel.missing(lines, printed[code]) == [], code
+
+
 def test_the_lines_that_a_page_shows_must_have_been_printed():
     missing = wheel_script().missing
     said = "open: http://127.0.0.1:8080/#key=abc\nstep 8  loss 2.5\n"
