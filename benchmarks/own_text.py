@@ -3,6 +3,7 @@ time give a better model, and is the recipe as good as one tuned by hand?
 
     python -m benchmarks.own_text                         # every run that is missing, about 9 hours
     python -m benchmarks.own_text --jobs pairs-5k --minutes 2 5
+    python -m benchmarks.own_text --muon                  # `new` beside the same with Muon
     python -m benchmarks.own_text --report                # what the finished runs say
 
 Each finished run is a line of results/own_text.jsonl, and the same command does those that are
@@ -40,12 +41,15 @@ from tools.result import FOLDER, circumstances
 
 WORK = Path("runs/own_text")
 LINES = FOLDER / "own_text.jsonl"
+WITH_MUON = FOLDER / "own_text_muon.jsonl"
 MINUTES = (2.0, 5.0, 10.0)
 LONG = 30.0
 SEEDS = (1, 2, 3)
 N_TEST = 500
 # Tuned by hand: rows of the table of sizes, and a learning rate beside the table's.
 GRID = {"small": (0, 1.0), "middle": (1, 1.0), "middle, half the rate": (1, 0.5), "large": (2, 1.0)}
+MUON = {"train.optimizer": "muon", "train.lr": 0.01}
+"""The setting "muon": what `new` chooses, but for these, as in the recipe multi30k-de-en."""
 
 
 class Job(NamedTuple):
@@ -90,10 +94,17 @@ def all_runs() -> Iterator[Run]:
     yield from (Run(job, 10.0, setting=setting) for job in JOBS for setting in GRID)
 
 
-def finished() -> list[dict[str, Any]]:
-    if not LINES.is_file():
+def muon_runs(minutes: list[float]) -> Iterator[Run]:
+    """What `new` chooses beside the same with Muon, one after the other on one machine."""
+    for amount in minutes:
+        for job in JOBS:
+            yield from (Run(job, amount, setting=setting) for setting in ("new", "muon"))
+
+
+def finished(path: Path = LINES) -> list[dict[str, Any]]:
+    if not path.is_file():
         return []
-    return [json.loads(line) for line in LINES.read_text(encoding="utf-8").splitlines()]
+    return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
 
 
 def unpacked(name: str) -> list[str]:
@@ -164,9 +175,11 @@ def recipe_of(
     template = replace(template, data=data)
     if start is not None:
         template = recipe_from(template, start, first_text)
+    other = MUON if run.setting == "muon" else {}
+    template = with_values(template, other)
     table = sizing.SIZES
     try:
-        if run.setting != "new":
+        if run.setting in GRID:
             number, rate = GRID[run.setting]
             size = table[number]._replace(tokens=float("inf"), lr=table[number].lr * rate)
             sizing.SIZES = (size,)
@@ -174,7 +187,7 @@ def recipe_of(
     finally:
         sizing.SIZES = table
     seeds = {"train.seed": run.seed, "batches.seed": run.seed}
-    return with_values(template, {**sized.values, **seeds}), reasons_for(sized)
+    return with_values(template, {**sized.values, **other, **seeds}), reasons_for(sized)
 
 
 def clearhead(*arguments: object) -> tuple[str, float]:
@@ -326,6 +339,7 @@ def main() -> None:
     parser.add_argument("--jobs", nargs="+", choices=[job.name for job in JOBS])
     parser.add_argument("--minutes", nargs="+", type=float)
     parser.add_argument("--setting", nargs="+", choices=["new", *GRID])
+    parser.add_argument("--muon", action="store_true", help="those of own_text_muon.jsonl")
     parser.add_argument("--report", action="store_true")
     arguments = parser.parse_args()
     if arguments.report:
@@ -333,8 +347,9 @@ def main() -> None:
         return
     torch.set_num_threads(1)
     keep_freed_memory()  # as training does: steps are timed here to size the recipe
-    done = [[line[key] for key in ("job", "minutes", "seed", "setting")] for line in finished()]
-    for run in all_runs():
+    path = WITH_MUON if arguments.muon else LINES
+    done = [[line[key] for key in ("job", "minutes", "seed", "setting")] for line in finished(path)]
+    for run in muon_runs(arguments.minutes or [10.0]) if arguments.muon else all_runs():
         left_out = (
             run.key in done
             or (arguments.jobs and run.job.name not in arguments.jobs)
@@ -344,7 +359,7 @@ def main() -> None:
         if left_out:
             continue
         line = json.dumps(take(run), ensure_ascii=False)
-        with LINES.open("a", encoding="utf-8") as file:
+        with path.open("a", encoding="utf-8") as file:
             file.write(line + "\n")
         print(line, flush=True)
 
