@@ -9,8 +9,8 @@ import torch
 from clearhead.shapes import Float, Tensor
 
 COEFFICIENTS = (3.4445, -4.7750, 2.0315)
-"""Of the polynomial that Jordan et al. chose: it moves every singular value close to 1 in few
-iterations, though not exactly to 1."""
+"""Coefficients of the polynomial that Jordan et al. chose. It moves every singular value close to 1
+in few iterations, though not exactly to 1."""
 ITERATIONS = 5
 LIKE_ADAMW = 0.2
 """The root mean square of an AdamW update, divided by its learning rate (Liu et al. 2025)."""
@@ -36,6 +36,7 @@ class Muon(torch.optim.Muon):
 
     @torch.no_grad()
     def step(self, closure: Callable[[], float] | None = None) -> float | None:
+        """Update all matrices that have a gradient."""
         parameters = [p for group in self.param_groups for p in group["params"]]
         if closure is not None or any(p.device.type != "cpu" for p in parameters):
             return super().step(closure)
