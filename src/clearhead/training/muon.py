@@ -30,7 +30,7 @@ def orthogonal(matrix: Float[Tensor, "rows columns"]) -> Float[Tensor, "rows col
 
 
 class Muon(torch.optim.Muon):
-    """torch's Muon multiplies in bf16. A processor without instructions for bf16 needs fifteen
+    """torch's Muon multiplies in bf16. A processor without instructions for bf16 needs up to 25
     times as long for that as for fp32, so on the CPU this class computes the same update in
     fp32."""
 
