@@ -10,7 +10,6 @@ import json
 import random
 import statistics
 import time
-from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -21,27 +20,13 @@ from transformers import (
     DataCollatorForSeq2Seq,
     Seq2SeqTrainer,
     Seq2SeqTrainingArguments,
-    TrainerCallback,
 )
 
-TRIAL_STEPS = 40
+from benchmarks.peers.in_hugging_face import TRIAL_STEPS, Timer
+
 MAX_TOKENS = 128
 """As data.max_tokens: longer pairs are left out."""
 Row = dict[str, list[int]]
-
-
-class Timer(TrainerCallback):
-    """The processor time of a step, in the middle of all."""
-
-    def __init__(self) -> None:
-        self.times: list[float] = []
-
-    def on_step_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:  # noqa: ARG002
-        self.times.append(time.process_time())
-
-    @property
-    def seconds_of_a_step(self) -> float:
-        return statistics.median(after - before for before, after in pairwise(self.times))
 
 
 def rows_of(tokenizer: Any, folder: Path) -> list[Row]:
