@@ -338,7 +338,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--jobs", nargs="+", choices=[job.name for job in JOBS])
     parser.add_argument("--minutes", nargs="+", type=float)
-    parser.add_argument("--setting", nargs="+", choices=["new", *GRID])
+    parser.add_argument("--setting", nargs="+", choices=["new", "muon", *GRID])
     parser.add_argument("--muon", action="store_true", help="those of own_text_muon.jsonl")
     parser.add_argument("--report", action="store_true")
     arguments = parser.parse_args()

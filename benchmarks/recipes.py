@@ -22,6 +22,7 @@ from typing import Any
 
 import numpy as np
 
+from benchmarks.moses_bleu import moses_bleu
 from benchmarks.recipe_scores_there import score_there
 from clearhead.config import load_recipe
 from clearhead.data.manifest import read_manifest
@@ -162,6 +163,12 @@ def measure_run(name: str, label: str, seed: int) -> dict[str, Any]:
             "evaluate", folder, *evaluate_options(name), "--lowercase", "--format", "jsonl"
         )
         scores["BLEU, lower-cased"] = scores_of(told)["BLEU"]
+        sources, references = map(list, zip(*split_documents(folder)))
+        given = "".join(f"{source}\n" for source in sources)
+        written = clearhead("translate", folder, "--beam", BEAM, given=given).splitlines()
+        language = name.rpartition("-")[2]
+        value = moses_bleu(written, references, language)
+        scores["BLEU, lower-cased, Moses"] = {"value": value}
     if "bits_per_byte" in scores:
         scores["validation_loss"] = {"value": best[1]}
     return {

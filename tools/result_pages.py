@@ -35,6 +35,10 @@ PAGES: dict[str, dict[str, str]] = {
 PHRASES = {  # of a score
     "BLEU": ("{} BLEU", "{} BLEU"),
     "BLEU, lower-cased": ("{} BLEU (lower-cased)", "{} BLEU（小写）"),
+    "BLEU, lower-cased, Moses": (
+        "{} BLEU (lower-cased, Moses's tokens)",
+        "{} BLEU（小写，Moses 词元）",
+    ),
     "chrF++": ("{} chrF++", "{} chrF++"),
     "accuracy": ("{} of the texts right", "{} 的文本判断正确"),
     "exact": ("{} of the lines exact", "{} 的行完全正确"),
