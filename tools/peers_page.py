@@ -42,6 +42,8 @@ SETTINGS = {  # of the runs of each task, in the order of the rows: English, Chi
         "hugging_face-ours": ("our hyper-parameters", "我们的超参数"),
         "eole-ours": ("our hyper-parameters", "我们的超参数"),
         "joeynmt-ours": ("our hyper-parameters", "我们的超参数"),
+        "hugging_face-recipe": ("today's recipe, with AdamW", "现在的配方，用 AdamW"),
+        "eole-recipe": ("today's recipe, with AdamW", "现在的配方，用 AdamW"),
         "eole-authors": ("its authors'", "作者的设置"),
         "joeynmt-authors": ("its authors'", "作者的设置"),
         "hugging_face-authors": ("its authors'", "作者的设置"),

@@ -3,6 +3,10 @@
 # pyright: reportMissingImports=false
 
 import shutil
+import statistics
+import time
+from collections.abc import Callable
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -17,9 +21,10 @@ from benchmarks.peers.marks import Marks, name_of, of_a_translator
 from benchmarks.peers.sentencepieces import MODEL, TOKENS, build_vocabulary
 
 BEAM, MAX_LENGTH = 5, 100
+TRIAL_STEPS = 60
 
 
-class AtTheLastMark(Exception):  # noqa: N818
+class Ended(Exception):  # noqa: N818
     """Ends training."""
 
 
@@ -49,9 +54,14 @@ def with_paths(settings: dict[str, Any], data: Path, folder: Path) -> dict[str, 
 
 
 def train(settings: dict[str, Any], marks: Marks) -> None:
-    step = trainer.Trainer._train_step
+    # A schedule that falls to its end needs the number of steps that the time allows; a few more,
+    # so that the mark comes before the end.
+    if settings["training"]["decay_method"] == "cosine":
+        steps = 60 * marks.minutes[-1] / seconds_of_a_step(settings, marks.folder)
+        settings["training"]["train_steps"] = round(1.01 * steps)
+        marks.start()
 
-    def watched(self: Any, batches: Any, *given: Any, **others: Any) -> None:
+    def watched(self: Any) -> None:
         minutes = marks.due()
         if minutes is not None:
             done = self.optim.training_step - 1
@@ -62,15 +72,40 @@ def train(settings: dict[str, Any], marks: Marks) -> None:
                 minutes, steps=done, parameters=sum(p.numel() for p in self.model.parameters())
             )
             if marks.is_last(minutes):
-                raise AtTheLastMark
+                raise Ended
+
+    train_and_watch(settings, marks.folder, watched)
+
+
+def seconds_of_a_step(settings: dict[str, Any], folder: Path) -> float:
+    """The processor time of a step, in the middle of a few."""
+    times: list[float] = []
+
+    def watched(_: Any) -> None:
+        times.append(time.process_time())
+        if len(times) == TRIAL_STEPS:
+            raise Ended
+
+    train_and_watch(settings, folder, watched)
+    return statistics.median(after - before for before, after in pairwise(times))
+
+
+def train_and_watch(settings: dict[str, Any], folder: Path, watch: Callable[[Any], None]) -> None:
+    """Trains, and calls `watch` with Eole's trainer before each step, until it raises Ended."""
+    step = trainer.Trainer._train_step
+
+    def watched(self: Any, batches: Any, *given: Any, **others: Any) -> None:
+        watch(self)
         step(self, batches, *given, **others)
 
+    shutil.rmtree(folder / "model", ignore_errors=True)
     trainer.Trainer._train_step = watched
-    shutil.rmtree(marks.folder / "model", ignore_errors=True)
     try:
         eole_train(TrainConfig(**settings))
-    except AtTheLastMark:
+    except Ended:
         return
+    finally:
+        trainer.Trainer._train_step = step
 
 
 def translate(data: Path, marks: Marks, minutes: float) -> None:
