@@ -211,6 +211,20 @@ def test_a_recipe_from_a_run_takes_over_the_highest_rate_of_its_schedule(
     assert found.train.lr == pytest.approx(16**-0.5 * 25**-0.5)
 
 
+def test_a_recipe_from_a_run_takes_over_its_optimizer_with_its_rate(
+    text: Corpus, start: Path, tmp_path: Path
+):
+    """A rate for Muon is too high for AdamW."""
+    template = with_train(TEXT, optimizer="muon")
+    assert recipe_from(template, start).train.optimizer == "adamw"  # the rate is AdamW's too
+    (tmp_path / "first").mkdir()
+    start.rename(tmp_path / "first" / "model")
+    recipe = with_train(TEXT, optimizer="muon", lr=0.01)
+    (tmp_path / "first" / "recipe.toml").write_text(recipe_toml(recipe), encoding="utf-8")
+    found = recipe_from(TEXT, tmp_path / "first").train
+    assert (found.optimizer, found.lr) == ("muon", 0.01)
+
+
 def test_other_data_are_validated_on_as_well(text: Corpus, tmp_path: Path):
     recipe = with_train(TEXT, steps=2, validate_every=2, also_validate=(str(text.folder),))
     lines = go(recipe, text, tmp_path / "run").lines

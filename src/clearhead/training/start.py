@@ -10,6 +10,7 @@ from torch.distributed.tensor import DTensor, distribute_tensor
 from clearhead.config import ModelConfig, Recipe, load_recipe
 from clearhead.config.checks import user_path
 from clearhead.config.data import Task
+from clearhead.config.train import OptimizerKind
 from clearhead.data.corpus import Corpus, open_corpus
 from clearhead.data.manifest import MANIFEST
 from clearhead.errors import ClearheadError, ConfigError, FolderError
@@ -65,8 +66,9 @@ def start_from(path: str | Path, model: Model, corpus: Corpus) -> None:
 
 def recipe_from(template: Recipe, folder: Path, prepared: Path | None = None) -> Recipe:
     """Return the template with the tokenizer, the shape and the weights of a run or a model folder.
-    The learning rate is that of its first training, or the one that suits its width: lower rates
-    were found to learn too little of the new text. `prepared` is the data on which that run was
+    Optimizer and learning rate are those of its first training, because a rate for Muon is too high
+    for AdamW; or AdamW and the rate that suits its width. Lower rates were found to learn too
+    little of the new text. `prepared` is the data on which that run was
     trained, to be rehearsed and validated on as well."""
     model_folder = model_folder_of(folder)
     if not model_folder.is_dir():
@@ -87,10 +89,12 @@ def recipe_from(template: Recipe, folder: Path, prepared: Path | None = None) ->
             f"needs {template.model.family!r}; name a model that was trained for the same task"
         )
     first = folder / "recipe.toml"
+    optimizer: OptimizerKind = "adamw"
     lr, special = usual_lr(description.model.d_model), template.data.special_tokens
     if first.is_file():
         recipe = load_recipe(str(first))
-        lr, special = recipe.train.lr, recipe.data.special_tokens
+        optimizer, lr = recipe.train.optimizer, recipe.train.lr
+        special = recipe.data.special_tokens
         if recipe.train.schedule == "noam":  # with noam, lr is a factor, not the highest rate
             top = min(recipe.train.warmup_steps, recipe.train.steps)
             lr = learning_rate(top, recipe.train, description.model.d_model)
@@ -112,6 +116,7 @@ def recipe_from(template: Recipe, folder: Path, prepared: Path | None = None) ->
         train=replace(
             template.train,
             start_from=str(folder.absolute()),
+            optimizer=optimizer,
             lr=lr,
             also_validate=also,
             rehearse=also[0] if also else None,
