@@ -136,7 +136,9 @@ def test_memory_comes_first_and_only_if_it_keeps_the_spans(po: Path, tmp_path: P
     entries = [f'#, c-format\nmsgid "{a}"\nmsgstr "{b}"\n' for a, b in pairs.items()]
     memory.write_text("\n".join([PO.split("\n\n")[0], "", *entries]), encoding="utf-8")
     catalogue = Catalogue(po)
-    filled = fill(catalogue, memory_of(read_pairs(memory)), lambda texts: [None] * len(texts))
+    filled = fill(
+        catalogue, memory_of(Catalogue(memory).finished()), lambda texts: [None] * len(texts)
+    )
     assert filled.remembered == 1
     assert "I have %d cats and %s.\n" in filled.open
     assert catalogue.entries[0].unit.target == "开门(_O)。"

@@ -16,7 +16,7 @@ from clearhead.decoding.text import translate_sources, translate_texts
 from clearhead.errors import DataError, InputError, function, setting
 from clearhead.intake.tables import in_language, read_units
 from clearhead.intake.unpack import open_bytes
-from clearhead.localise.catalogues import Catalogue, TranslatedPair, read_pairs
+from clearhead.localise.catalogues import Catalogue, TranslatedForms, check_can_write
 from clearhead.localise.filling import Draft, Filled, fill, memory_of
 from clearhead.localise.glossary import TermUse, as_glossary
 from clearhead.localise.language_codes import is_same_language
@@ -27,14 +27,25 @@ from clearhead.serving.languages import pair_in_name
 def fill_open_entries(
     model: TokenizedModel, engine: Engine, path: Path, output: Path, options: CatalogueOptions
 ) -> Filled:
-    """Fill the open entries of a PO or XLIFF file, and write the result to `output`."""
+    """Fill the open entries of a PO or XLIFF file, and write the result to `output`. What somebody
+    writes into the file in the meantime stays."""
     catalogue, translator = Catalogue(path), _CatalogueTranslator(model, engine, path, options)
     _refuse_other_language(catalogue, model.name)
-    own_pairs = (pair for entry in catalogue.entries for pair in entry.translated)
+    check_can_write(output)
     memories = [as_path("memory", memory) for memory in options.memory]
-    others = (pair for memory in memories for pair in _remembered(memory, catalogue.language))
-    memory = memory_of([*others, *own_pairs])
-    filled = fill(catalogue, memory, translator, leave_below=options.leave_below)
+    others = (forms for memory in memories for forms in _remembered(memory, catalogue))
+    memory = memory_of([*others, *catalogue.finished()])
+    answers: dict[MaskedText, Draft | None] = {}
+
+    def translate(texts: Sequence[MaskedText]) -> list[Draft | None]:
+        new = [text for text in texts if text not in answers]
+        answers.update(zip(new, translator(new) if new else ()))
+        return [answers[text] for text in texts]
+
+    filled = fill(catalogue, memory, translate, leave_below=options.leave_below)
+    while catalogue.has_changed():
+        catalogue = Catalogue(path)
+        filled = fill(catalogue, memory, translate, leave_below=options.leave_below)
     filled.again = translator.n_again
     filled.terms = len(translator.terms)
     filled.terms_used = sum(term.is_used for term in translator.terms)
@@ -124,12 +135,20 @@ def _best(outputs: Sequence[Output]) -> Output | None:
     return outputs[0] if outputs else None
 
 
-def _remembered(path: Path, language: str) -> Iterator[TranslatedPair]:
+def _remembered(path: Path, catalogue: Catalogue) -> Iterator[TranslatedForms]:
     """Yield what people have translated into the language of a catalogue, from another catalogue or
     from a TMX file. In a TMX file, every other language counts as a source."""
     if not path.name.lower().endswith((".tmx", ".tmx.gz", ".tmx.zst")):
-        yield from read_pairs(path)
+        other = Catalogue(path)
+        own, its = catalogue.stated_language, other.stated_language
+        if own is not None and its is not None and not is_same_language(own, its):
+            raise DataError(
+                f"{path} translates into {its!r}, but {catalogue.path} needs translations into "
+                f"{own!r}; give a memory of that language"
+            )
+        yield from other.finished()
         return
+    language = catalogue.language
     code, languages, is_empty = language.lower().replace("_", "-"), set[str](), True
     with ExitStack() as stack:
         for unit in read_units(open_bytes(path, stack)):
@@ -138,7 +157,7 @@ def _remembered(path: Path, language: str) -> Iterator[TranslatedPair]:
             for text in unit.values():
                 if target and text and text != target:
                     is_empty = False
-                    yield TranslatedPair(text, target)
+                    yield TranslatedForms((text,), (target,))
     if is_empty:
         raise DataError(
             f"{path} has no translation into {code!r}, the language of the catalogue (it has "

@@ -3,7 +3,9 @@ fills the entries that have no translation, and writes the whole file. Everythin
 stays unchanged."""
 
 import gettext
+import hashlib
 import io
+import os
 import re
 import shlex
 from collections import Counter
@@ -14,10 +16,15 @@ from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
 from clearhead.errors import ClearheadError, DataError, method
-from clearhead.files import write_whole
+from clearhead.files import sha256_of, write_whole
 from clearhead.localise.language_codes import is_same_language
+from clearhead.localise.po_text import PoText, read_po_text
 from clearhead.localise.spans import SpanRules, find_spans, identities, rules_of
-from clearhead.localise.xliff_inline import InlineElements
+from clearhead.localise.xliff_inline import (
+    InlineElements,
+    is_inside_protected,
+    put_behind_source,
+)
 
 CatalogueKind = Literal["po", "xliff", "qt"]
 NOTE = "clearhead: "
@@ -71,6 +78,13 @@ class TranslatedPair(NamedTuple):
     target: str
 
 
+class TranslatedForms(NamedTuple):
+    """All forms of an entry with their translations by a person."""
+
+    sources: tuple[str, ...]
+    targets: tuple[str, ...]
+
+
 @dataclass(frozen=True)
 class CatalogueEntry:
     """One entry of a catalogue. A PO entry with plural forms has several texts."""
@@ -89,13 +103,25 @@ class CatalogueEntry:
         return not any(self._targets) and any(source.strip() for source in self.sources)
 
     @property
+    def finished(self) -> TranslatedForms | None:
+        """Return the translation that a person has approved, if there is one."""
+        if _is_draft(self.unit) or len(self._targets) != len(self.sources):
+            return None
+        if self.elements is not None:  # its tags are those of this entry
+            return None
+        return TranslatedForms(self.sources, tuple(self._targets))
+
+    @property
     def translated(self) -> list[TranslatedPair]:
         """Return the pairs that a person has approved."""
-        if _is_draft(self.unit) or len(self._targets) != len(self.sources):
-            return []
-        if self.elements is not None:  # its tags are those of this entry
-            return []
-        return [TranslatedPair(*pair) for pair in zip(self.sources, self._targets) if all(pair)]
+        finished = self.finished
+        pairs = zip(*finished) if finished is not None else ()
+        return [TranslatedPair(*pair) for pair in pairs if all(pair)]
+
+    @property
+    def can_be_read(self) -> bool:
+        """Tell whether the rules for placeholders find all of them in this entry."""
+        return not any(self.rules.misread(source) for source in self.sources)
 
     @property
     def _targets(self) -> list[str]:
@@ -110,9 +136,12 @@ class CatalogueEntry:
 
     def fill(self, texts: list[str], note: str) -> None:
         """Write a translation that a person has to check, with a note on its origin."""
+        is_new = getattr(self.unit, "target_dom", None) is None
         self.unit.target = texts if len(texts) > 1 or self.unit.hasplural() else texts[0]
         if self.elements is not None:
             self.elements.write(self.unit.target_dom, texts[0])
+        if is_new and hasattr(self.unit, "target_dom"):
+            put_behind_source(self.unit.target_dom)
         self.unit.markfuzzy()
         if type(self.unit).__name__ == "Xliff2Unit":
             # The toolkit writes notes into the segment, where XLIFF 2.0 allows none.
@@ -131,6 +160,7 @@ class Catalogue:
             if path.stat().st_size > MAX_BYTES:
                 raise DataError(f"{path} has more than {MAX_BYTES:,} bytes; split it")
             content = path.read_bytes()
+            self._read = hashlib.sha256(content).hexdigest()
         except FileNotFoundError:
             raise DataError(f"there is no file {path}; check the path") from None
         except OSError as error:
@@ -138,6 +168,11 @@ class Catalogue:
         self.kind = kind_of_catalogue(content[:HEAD])
         if self.kind not in ("po", "xliff"):
             raise DataError(f"{path} is {_what(path)}, neither PO nor XLIFF; {_remedy(path)}")
+        self._po: PoText | None = None
+        if self.kind == "po":
+            self._po = read_po_text(path, content)
+            content = self._po.text.encode("utf-8")
+        self._line_end = b"\r\n" if content.count(b"\r\n") == content.count(b"\n") else b"\n"
         self.store = _parse(path, self.kind, content)
         self.stated_language: str | None = self.store.gettargetlanguage() or None
         """The language of the translations, as the file itself says; None: it does not."""
@@ -149,6 +184,10 @@ class Catalogue:
 
     def _entry(self, unit: Any) -> CatalogueEntry | None:
         if unit.isheader() or unit.isobsolete() or not unit.istranslatable():
+            return None
+        if self.kind == "xliff" and (
+            unit.source_dom is None or is_inside_protected(unit.source_dom)
+        ):
             return None
         sources = tuple(str(form) for form in getattr(unit.source, "strings", [unit.source or ""]))
         if self.kind == "xliff":
@@ -167,16 +206,57 @@ class Catalogue:
             sources = tuple(sources[is_plural or not alike] for is_plural in self.forms)
         return CatalogueEntry(unit, sources, rules)
 
+    def finished(self) -> Iterator[TranslatedForms]:
+        """Return what people have translated, with all plural forms of an entry."""
+        for entry in self.entries:
+            if (finished := entry.finished) is not None and all(finished.targets):
+                yield finished
+
+    def has_changed(self) -> bool:
+        """Tell whether somebody has changed the file since it was read."""
+        return not self.path.exists() or sha256_of(self.path) != self._read
+
     def write(self, path: Path) -> None:
         """Write the catalogue, whole or not at all."""
-        out = io.BytesIO()
-        self.store.serialize(out)
+        path = path.resolve()  # a link stays a link
+        content = self._as_bytes()
         try:
-            write_whole(path, out.getvalue())
+            mode = path.stat().st_mode if path.exists() else None
+            write_whole(path, content)
+            if mode is not None:
+                path.chmod(mode)
         except OSError as error:
             raise DataError(
                 f"{path} cannot be written ({error.strerror}); name another file"
             ) from None
+
+    def _as_bytes(self) -> bytes:
+        if self._po is not None:
+            out = io.BytesIO()
+            self.store.serialize(out)
+            return self._po.as_bytes(out.getvalue())
+        from lxml import etree  # pyright: ignore[reportAttributeAccessIssue]
+
+        # The toolkit's own serialize would indent the whole file anew, the texts included.
+        document = self.store.document
+        encoding = document.docinfo.encoding or "UTF-8"
+        content = etree.tostring(document, encoding=encoding, xml_declaration=True) + b"\n"
+        return (
+            content
+            if encoding.upper().startswith("UTF-16")
+            else content.replace(b"\n", self._line_end)
+        )
+
+
+def check_can_write(path: Path) -> None:
+    """Raises if a file could not be written, before hours of work."""
+    path = path.resolve()
+    if path.is_dir():
+        raise DataError(f"{path} is a folder; name a file")
+    if not path.parent.is_dir():
+        raise DataError(f"there is no folder {path.parent}; make it, or name another file")
+    if not os.access(path.parent, os.W_OK):
+        raise DataError(f"the folder {path.parent} cannot be written to; name another file")
 
 
 def read_pairs(path: Path) -> Iterator[TranslatedPair]:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
-from clearhead.localise.catalogues import Catalogue, CatalogueEntry, TranslatedPair
+from clearhead.localise.catalogues import Catalogue, CatalogueEntry, TranslatedForms
 from clearhead.localise.masking import MaskedText, mask
 from clearhead.localise.menu_keys import MenuKey, with_menu_key, without_menu_key
 
@@ -22,16 +22,17 @@ class Draft(NamedTuple):
 
 TranslateMasked = Callable[[Sequence[MaskedText]], Sequence[Draft | None]]
 """A translation of each text; None where there is none."""
-TranslationMemory = dict[str, str]
+TranslationMemory = dict[tuple[str, ...], tuple[str, ...]]
+"""The translation of each text; of a text with plural forms, all forms together."""
 
 
-def memory_of(pairs: Iterable[TranslatedPair]) -> TranslationMemory:
+def memory_of(translated: Iterable[TranslatedForms]) -> TranslationMemory:
     """Return the most frequent translation of each text; of equally frequent translations, the
     first."""
-    counts: dict[str, Counter[str]] = {}
-    for source, target in pairs:
-        counts.setdefault(source, Counter())[target] += 1
-    return {source: targets.most_common(1)[0][0] for source, targets in counts.items()}
+    counts: dict[tuple[str, ...], Counter[tuple[str, ...]]] = {}
+    for sources, targets in translated:
+        counts.setdefault(sources, Counter())[targets] += 1
+    return {sources: targets.most_common(1)[0][0] for sources, targets in counts.items()}
 
 
 @dataclass
@@ -83,11 +84,14 @@ def fill(
     for entry in catalogue.entries:
         if not entry.is_open:
             continue
-        remembered = [_from_memory(source, entry, memory) for source in entry.sources]
-        if None in remembered:
+        if not entry.can_be_read:
+            filled.open.append(entry.sources[0])
+            continue
+        remembered = _from_memory(entry, memory)
+        if remembered is None:
             waiting.append(entry)
         else:
-            entry.fill([text for text in remembered if text is not None], "from the memory")
+            entry.fill(remembered, "from the memory")
             filled.remembered += 1
     texts = {
         (source, entry.rules): _without_spans(source, entry)
@@ -113,14 +117,16 @@ def fill(
     return filled
 
 
-def _from_memory(source: str, entry: CatalogueEntry, memory: TranslationMemory) -> str | None:
-    """Return the translation in the memory, if it keeps the spans."""
-    target = memory.get(source)
-    masked = mask(source, entry.rules)
-    if target is None or not masked.is_kept_by(target):
-        return None
-    text = masked.before + target.strip() + masked.behind
-    return text if entry.can_hold(text) else None
+def _from_memory(entry: CatalogueEntry, memory: TranslationMemory) -> list[str] | None:
+    """Return the translation of all forms in the memory, if each keeps its spans."""
+    targets, texts = memory.get(entry.sources), list[str]()
+    for source, target in zip(entry.sources, targets or ()):
+        masked = mask(source, entry.rules)
+        text = masked.before + target.strip() + masked.behind
+        if not masked.is_kept_by(target) or not entry.can_hold(text):
+            return None
+        texts.append(text)
+    return texts or None
 
 
 def _without_spans(source: str, entry: CatalogueEntry) -> _Text:

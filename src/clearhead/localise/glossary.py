@@ -160,7 +160,7 @@ def read_glossary(path: Path) -> Glossary:
     except UnicodeDecodeError as error:
         raise DataError(f"{path}: byte {error.start + 1} is not UTF-8; convert the file") from None
     terms: dict[str, str] = {}
-    lines: dict[str, int] = {}
+    lines: dict[tuple[str, ...], tuple[int, str]] = {}
     reader = csv.reader(text.splitlines(keepends=True), strict=True)
     try:
         for number, row in enumerate(reader, 1):
@@ -175,10 +175,11 @@ def read_glossary(path: Path) -> Glossary:
                 raise DataError(
                     f"{path}, row {number}: the {wrong.what} {wrong.rule}; {wrong.remedy}"
                 )
-            if terms.get(source, target) != target:
-                what = f"{path}, row {number}: {source!r} has another translation"
-                raise DataError(f"{what} in row {lines[source]}; keep one of them")
-            terms[source], lines[source] = target, number
+            first, before = lines.setdefault(_keys(source), (number, target))
+            if before != target:
+                what = f"{path}, row {number}: {source!r} has another translation in row {first}"
+                raise DataError(f"{what}; terms match in any case, so keep one of them")
+            terms[source] = target
     except csv.Error as error:
         raise DataError(f"{path} is not CSV ({error}); check its quotes") from None
     if not terms:
@@ -205,12 +206,16 @@ def as_glossary(glossary: Mapping[str, str] | str | Path | None) -> Glossary | N
         return glossary
     if isinstance(glossary, str | Path):
         return read_glossary(as_path("glossary", glossary))
+    targets: dict[tuple[str, ...], str] = {}
     for source, target in (glossary or {}).items():
         if not isinstance(source, str) or not isinstance(target, str):
             rule = "is not a term with its translation"
             raise ConfigError("glossary", {source: target}, rule, "give two strings")
         if wrong := wrong_in(source, target):
             raise ConfigError("glossary", {source: target}, f"has a {wrong}", wrong.remedy)
+        if targets.setdefault(_keys(source.strip()), target) != target:
+            rule = "has another translation in another case, and terms match in any case"
+            raise ConfigError("glossary", {source: target}, rule, "keep one of them")
     return Glossary(glossary) if glossary else None
 
 

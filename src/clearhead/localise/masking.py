@@ -2,7 +2,7 @@
 
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from unicodedata import category
 
@@ -37,6 +37,12 @@ class MaskedText:
         """Tell whether there is anything to translate."""
         return any(isinstance(piece, str) and piece.strip() for piece in self.pieces)
 
+    @property
+    def quotes(self) -> bool:
+        """Tell whether a single apostrophe would switch placeholders off, so that each is written
+        twice."""
+        return self.rules.quotes and any(span.kind == "brace" for span in self.spans)
+
     @cached_property
     def in_order(self) -> tuple[int, ...]:
         """Return the spans that take unnumbered arguments, which may not change places unless they
@@ -69,6 +75,10 @@ class MaskedText:
         if self.rules.numbered and taking != sorted(taking):
             for new_number, number in enumerate(sorted(taking), 1):
                 names[number] = with_number(self.spans[number], new_number)
+        if self.quotes:
+            pieces = [
+                piece if isinstance(piece, int) else piece.replace("'", "''") for piece in pieces
+            ]
         kept_signs = {"\n", "\t"}.union(*(piece for piece in self.pieces if isinstance(piece, str)))
         parts = [
             names[piece]
@@ -83,6 +93,8 @@ class MaskedText:
     def is_kept_by(self, text: str) -> bool:
         """Tell whether a translation has the same spans, each as often. Text may touch an address,
         so that more would count as part of it; the address only has to occur."""
+        if self.quotes and "'" in text.replace("''", ""):
+            return False
         other = find_spans(text, self.rules)
         in_source, in_text = (
             Counter(name for name, span in zip(identities(spans), spans) if span.kind != "url")
@@ -99,7 +111,11 @@ def mask(text: str, rules: SpanRules = SpanRules()) -> MaskedText:  # noqa: B008
     spans = find_spans(stripped, rules)
     pieces = with_numbers(stripped, dict(enumerate(spans)))
     before, behind = text[:start], text[start + len(stripped) :]
-    return MaskedText(pieces, tuple(spans), rules, before, behind)
+    masked = MaskedText(pieces, tuple(spans), rules, before, behind)
+    if masked.quotes:  # a model reads and writes plain apostrophes
+        single = (p if isinstance(p, int) else p.replace("''", "'") for p in pieces)
+        return replace(masked, pieces=tuple(single))
+    return masked
 
 
 def with_numbers(text: str, numbered: dict[int, Span]) -> Pieces:

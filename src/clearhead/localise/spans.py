@@ -16,8 +16,19 @@ SpanKind = Literal["printf", "brace", "shell", "tag", "entity", "role", "url"]
 
 _NUMBERED = frozenset(["c", "objc", "gcc-internal", "php", "perl", "awk"])
 _PRINTF = _NUMBERED | {"gfc-internal", "lua", "javascript", "python", "ruby", "tcl"}
-_BRACE = frozenset(["python-brace", "perl-brace", "java", "csharp", "c++", "rust", "smalltalk"])
+_BRACE = frozenset(["python-brace", "perl-brace", "java", "csharp", "c++", "rust"])
 _SHELL = frozenset(["sh"])
+_UNREAD = {
+    "scheme": "~",
+    "lisp": "~",
+    "smalltalk": "%",
+    "object-pascal": "%",
+    "gfc-internal": "%",
+    "gcc-internal": "%",
+    "boost": "%",
+    "php": "%'",
+}
+"""Formats with placeholders that no rule here finds, and what each of these begins with."""
 
 
 @dataclass(frozen=True)
@@ -30,6 +41,17 @@ class SpanRules:
     shell: Reading = "never"
     numbered: bool = False
     """True if `%2$s` may be written for the second `%s`, so that the order may change."""
+    quotes: bool = False
+    """True if an apostrophe begins a part without placeholders, as in Java; two stand for one."""
+    unread: tuple[str, ...] = ()
+    """What placeholders begin with that these rules do not find."""
+
+    def misread(self, text: str) -> bool:
+        """Tell whether a text may have placeholders that these rules do not find, or parts in
+        which what they find is no placeholder."""
+        if self.quotes and "{" in text and "'" in text.replace("''", ""):
+            return True
+        return any(beginning in text for beginning in self.unread)
 
 
 def rules_of(flags: Iterable[str]) -> SpanRules:
@@ -44,7 +66,12 @@ def rules_of(flags: Iterable[str]) -> SpanRules:
             readings[name] = "never"
     if "always" in readings.values():  # a text has one format
         readings = {name: readings.get(name, "never") for name, _ in groups}
-    return SpanRules(**readings, numbered=bool(formats & _NUMBERED))
+    return SpanRules(
+        **readings,
+        numbered=bool(formats & _NUMBERED),
+        quotes="java" in formats,
+        unread=tuple(sorted(_UNREAD[name] for name in formats & _UNREAD.keys())),
+    )
 
 
 @dataclass(frozen=True)

@@ -34,7 +34,7 @@ class InlineElements:
         for child in element:
             number = len(self._elements)
             self._elements.append(child)
-            if _name(child) in AROUND_TEXT:
+            if _name(child) in AROUND_TEXT and not _is_protected(child):
                 yield Inline(number, "opens")
                 yield from self._parts(child)
                 yield Inline(number, "closes")
@@ -111,6 +111,30 @@ class InlineElements:
         if target is None:
             return ""
         return "".join(target.itertext()) or "\ufffc" * bool(len(target))
+
+
+def is_inside_protected(source: Any) -> bool:
+    """Tell whether an element around a text says that it is not to be translated: the nearest one
+    that says anything."""
+    words = (element.get("translate") for element in source.iterancestors())
+    return next((word for word in words if word), "yes") == "no"
+
+
+def put_behind_source(target: Any) -> None:
+    """Move a new target to the only place where XLIFF allows it, with the white space that the
+    elements around it have."""
+    parent = target.getparent()
+    *_, last = (child for child in parent if _name(child) in ("source", "seg-source"))
+    parent.remove(target)
+    target.tail = last.tail
+    if not (parent.text or "").strip():
+        last.tail = parent.text
+    parent.insert(parent.index(last) + 1, target)
+
+
+def _is_protected(element: Any) -> bool:
+    """Tell whether an element says that its text is not to be translated."""
+    return element.get("translate") == "no" or element.get("mtype") == "protected"
 
 
 def _name(element: Any) -> str:
