@@ -3,7 +3,7 @@ time give a better model, and is the recipe as good as one tuned by hand?
 
     python -m benchmarks.own_text                         # every run that is missing, about 9 hours
     python -m benchmarks.own_text --jobs pairs-5k --minutes 2 5
-    python -m benchmarks.own_text --muon                  # `new` beside the same with Muon
+    python -m benchmarks.own_text --optimizers            # AdamW and Muon, ten minutes each
     python -m benchmarks.own_text --report                # what the finished runs say
 
 Each finished run is a line of results/own_text.jsonl, and the same command does those that are
@@ -41,15 +41,15 @@ from tools.result import FOLDER, circumstances
 
 WORK = Path("runs/own_text")
 LINES = FOLDER / "own_text.jsonl"
-WITH_MUON = FOLDER / "own_text_muon.jsonl"
+OPTIMIZERS = FOLDER / "own_text_optimizers.jsonl"
 MINUTES = (2.0, 5.0, 10.0)
 LONG = 30.0
 SEEDS = (1, 2, 3)
 N_TEST = 500
 # Tuned by hand: rows of the table of sizes, and a learning rate beside the table's.
 GRID = {"small": (0, 1.0), "middle": (1, 1.0), "middle, half the rate": (1, 0.5), "large": (2, 1.0)}
-MUON = {"train.optimizer": "muon", "train.lr": 0.01}
-"""The setting "muon": what `new` chooses, but for these, as in the recipe multi30k-de-en."""
+MUON_PASSES = {"adamw": 0.0, "muon": float("inf")}
+"""What `new` chooses, but with one optimizer for pairs, however often the text is seen."""
 
 
 class Job(NamedTuple):
@@ -94,11 +94,11 @@ def all_runs() -> Iterator[Run]:
     yield from (Run(job, 10.0, setting=setting) for job in JOBS for setting in GRID)
 
 
-def muon_runs(minutes: list[float]) -> Iterator[Run]:
-    """What `new` chooses beside the same with Muon, one after the other on one machine."""
+def runs_of_optimizers(minutes: list[float]) -> Iterator[Run]:
+    """One after the other on one machine."""
     for amount in minutes:
-        for job in JOBS:
-            yield from (Run(job, amount, setting=setting) for setting in ("new", "muon"))
+        for job in (job for job in JOBS if job.template == "my-pairs"):
+            yield from (Run(job, amount, setting=setting) for setting in MUON_PASSES)
 
 
 def finished(path: Path = LINES) -> list[dict[str, Any]]:
@@ -175,19 +175,19 @@ def recipe_of(
     template = replace(template, data=data)
     if start is not None:
         template = recipe_from(template, start, first_text)
-    other = MUON if run.setting == "muon" else {}
-    template = with_values(template, other)
-    table = sizing.SIZES
+    table, muon_passes = sizing.SIZES, sizing.MUON_PASSES
     try:
+        if run.setting in MUON_PASSES:
+            sizing.MUON_PASSES = MUON_PASSES[run.setting]
         if run.setting in GRID:
             number, rate = GRID[run.setting]
             size = table[number]._replace(tokens=float("inf"), lr=table[number].lr * rate)
             sizing.SIZES = (size,)
         sized = sizing.size_recipe(template, run.minutes, time.process_time)
     finally:
-        sizing.SIZES = table
+        sizing.SIZES, sizing.MUON_PASSES = table, muon_passes
     seeds = {"train.seed": run.seed, "batches.seed": run.seed}
-    return with_values(template, {**sized.values, **other, **seeds}), reasons_for(sized)
+    return with_values(template, {**sized.values, **seeds}), reasons_for(sized)
 
 
 def clearhead(*arguments: object) -> tuple[str, float]:
@@ -338,8 +338,8 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--jobs", nargs="+", choices=[job.name for job in JOBS])
     parser.add_argument("--minutes", nargs="+", type=float)
-    parser.add_argument("--setting", nargs="+", choices=["new", "muon", *GRID])
-    parser.add_argument("--muon", action="store_true", help="those of own_text_muon.jsonl")
+    parser.add_argument("--setting", nargs="+", choices=["new", *MUON_PASSES, *GRID])
+    parser.add_argument("--optimizers", action="store_true", help="runs of MUON_PASSES alone")
     parser.add_argument("--report", action="store_true")
     arguments = parser.parse_args()
     if arguments.report:
@@ -347,9 +347,10 @@ def main() -> None:
         return
     torch.set_num_threads(1)
     keep_freed_memory()  # as training does: steps are timed here to size the recipe
-    path = WITH_MUON if arguments.muon else LINES
+    path = OPTIMIZERS if arguments.optimizers else LINES
     done = [[line[key] for key in ("job", "minutes", "seed", "setting")] for line in finished(path)]
-    for run in muon_runs(arguments.minutes or [10.0]) if arguments.muon else all_runs():
+    minutes = arguments.minutes or [10.0]
+    for run in runs_of_optimizers(minutes) if arguments.optimizers else all_runs():
         left_out = (
             run.key in done
             or (arguments.jobs and run.job.name not in arguments.jobs)

@@ -101,6 +101,20 @@ def test_a_narrow_model_begins_with_larger_weights_and_says_so(monkeypatch):
 
 
 @pytest.mark.usefixtures("here")
+def test_pairs_get_muon_unless_the_text_is_soon_known_or_the_model_is_wide(monkeypatch):
+    seen_less, seen_more = (sizes(minutes, 1.0, monkeypatch) for minutes in (1, 200))
+    assert seen_less.passes < sizing.MUON_PASSES <= seen_more.passes
+    assert (seen_less.values["train.optimizer"], seen_less.values["train.lr"]) == ("muon", 0.01)
+    assert "Optimizer: muon, which learns most from a text that is seen fewer" in told(seen_less)
+    assert (seen_more.values["train.optimizer"], seen_more.values["train.lr"]) == ("adamw", 0.003)
+    assert "muon" not in told(seen_more)
+    wide = sizing.SIZES[2]._replace(tokens=float("inf"))
+    assert wide.d_model > sizing.MUON_WIDTH
+    monkeypatch.setattr(sizing, "SIZES", (wide,))
+    assert sizes(1, 1.0, monkeypatch).values["train.optimizer"] == "adamw"
+
+
+@pytest.mark.usefixtures("here")
 def test_too_short_a_time_is_told_with_the_minutes_that_are_needed(monkeypatch):
     """Fewer than 300 steps, a second each, in nine tenths of the time; 800 are worth having."""
     none, few, enough = (sizes(minutes, 1.0, monkeypatch) for minutes in (0.01, 5, 6))

@@ -4,7 +4,13 @@ import math
 from typing import Any
 
 from clearhead.errors import Message, setting
-from clearhead.training.sizes import FOR_STEPS, PASSES_WANTED, STEPS_AT_LEAST, UPDATES_WANTED
+from clearhead.training.sizes import (
+    FOR_STEPS,
+    MUON_PASSES,
+    PASSES_WANTED,
+    STEPS_AT_LEAST,
+    UPDATES_WANTED,
+)
 from clearhead.training.sizing import MeasuredText, Sized, documents, lengths
 
 
@@ -12,7 +18,7 @@ def reasons_for(sized: Sized) -> list[str]:
     """Return a sentence or two for each choice."""
     text, values = sized.text, sized.values
     template = text.template
-    size, shape, seconds, targets = sized.chosen
+    _, shape, seconds, targets = sized.chosen
     steps, possible = values["train.steps"], sized.chosen.updates(sized.minutes)
     why = f"the model sees the text {sized.passes:.1f} times"
     guessed = "tokens to guess"
@@ -31,7 +37,9 @@ def reasons_for(sized: Sized) -> list[str]:
     elif possible <= sized.enough:
         limit = ", as often as the time allows."
     took = steps * seconds / FOR_STEPS / 60
-    learner = "the model that training starts from" if template.train.start_from else "this width"
+    learner = "this width" if shape["train.optimizer"] == "adamw" else "this optimizer"
+    if template.train.start_from:
+        learner = "the model that training starts from"
     warmup = values["train.warmup_steps"]
     return [
         *_about_the_text(text, shape),
@@ -43,7 +51,8 @@ def reasons_for(sized: Sized) -> list[str]:
             f"times{limit}"
         ),
         f"Dropout: {values['model.p_dropout']}, since {why}.",
-        f"Learning rate: {size.lr:g} at most, which suits {learner}, after a warm-up of "
+        *_about_the_optimizer(shape),
+        f"Learning rate: {shape['train.lr']:g} at most, which suits {learner}, after a warm-up of "
         f"{warmup:,} {'step' if warmup == 1 else 'steps'}, and down to nearly nothing.",
         *sized.about_threads,
     ]
@@ -111,6 +120,15 @@ def _about_initial_weights(shape: dict[str, Any]) -> list[str]:
     return [
         f"Initial weights: standard deviation {std:g}; with the usual 0.02, a model this narrow "
         "learns late."
+    ]
+
+
+def _about_the_optimizer(shape: dict[str, Any]) -> list[str]:
+    if shape["train.optimizer"] != "muon":
+        return []
+    return [
+        "Optimizer: muon, which learns most from a text that is seen fewer than "
+        f"{MUON_PASSES} times."
     ]
 
 

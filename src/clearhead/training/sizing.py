@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 
 from clearhead.config import Recipe, with_values
 from clearhead.config.data import Task
+from clearhead.config.train import OptimizerKind
 from clearhead.data.corpus import Corpus, open_corpus
 from clearhead.data.prepare import prepare
 from clearhead.data.shards import Job
@@ -27,6 +28,9 @@ from clearhead.training.sizes import (
     INITIAL_WEIGHTS,
     MAX_SHARE_OF_WATCHING,
     MIN_SPEEDUP,
+    MUON_LR,
+    MUON_PASSES,
+    MUON_WIDTH,
     N_WATCHED_SENTENCES,
     PAIRS_AT_LEAST,
     PASSES_ENOUGH,
@@ -121,7 +125,7 @@ def size_recipe(
         fits = next(number for number, size in enumerate(table) if text.read <= size.tokens)
         number, passes = fits, PASSES_WANTED[template.data.task]
         while True:
-            chosen = _candidate(text, table[number], BATCH_TOKENS, trials)
+            chosen = _candidate(text, table[number], BATCH_TOKENS, minutes, trials)
             possible = chosen.updates(minutes)
             enough_passes = possible * chosen.targets >= passes * text.tokens
             if number == 0 or (possible >= UPDATES_WANTED and enough_passes):
@@ -140,8 +144,32 @@ def _own_size(template: Recipe) -> Size:
     return Size(float("inf"), *shape, template.train.lr)
 
 
-def _candidate(text: MeasuredText, size: Size, batch_tokens: int, trials: Trials) -> SizeCandidate:
-    shape = _shape(text, size, batch_tokens)
+def _candidate(
+    text: MeasuredText, size: Size, batch_tokens: int, minutes: float, trials: Trials
+) -> SizeCandidate:
+    """Return a candidate with Muon, if it suits the task, the width, and how often the text is
+    seen; else with AdamW, or with the optimizer of the model that training starts from."""
+    train = text.template.train
+    if (
+        train.start_from is None
+        and text.template.data.task == "pairs"
+        and (size.d_model <= MUON_WIDTH)
+    ):
+        candidate = _timed(text, size, batch_tokens, ("muon", MUON_LR), trials)
+        if candidate.updates(minutes) * candidate.targets < MUON_PASSES * text.tokens:
+            return candidate
+    return _timed(text, size, batch_tokens, (train.optimizer, size.lr), trials)
+
+
+def _timed(
+    text: MeasuredText,
+    size: Size,
+    batch_tokens: int,
+    optimizer: tuple[OptimizerKind, float],
+    trials: Trials,
+) -> SizeCandidate:
+    name, lr = optimizer
+    shape = _shape(text, size, batch_tokens) | {"train.optimizer": name, "train.lr": lr}
     return SizeCandidate(size, shape, *_time(text, shape, trials))
 
 
@@ -154,7 +182,7 @@ def _with_larger_batches(
     batch_tokens = BATCH_TOKENS
     while batch_tokens < BATCH_TOKENS_AT_MOST and chosen.updates(minutes) >= UPDATES_KEPT:
         batch_tokens *= 2
-        larger = _candidate(text, chosen.size, batch_tokens, trials)
+        larger = _candidate(text, chosen.size, batch_tokens, minutes, trials)
         if larger.updates(minutes) < UPDATES_KEPT or larger.speed < MIN_SPEEDUP * chosen.speed:
             break
         chosen = larger
@@ -163,7 +191,7 @@ def _with_larger_batches(
 
 def _sized(text: MeasuredText, chosen: SizeCandidate, minutes: float, fits: Size) -> Sized:
     """Return the values of a candidate, and of the intervals at which it is validated and saved."""
-    task, size, targets = text.template.data.task, chosen.size, chosen.targets
+    task, targets = text.template.data.task, chosen.targets
     enough = max(STEPS_AT_LEAST, int(PASSES_ENOUGH[task] * text.tokens / targets))
     steps = max(1, min(chosen.updates(minutes), enough))
     passes = steps * targets / text.tokens
@@ -172,7 +200,6 @@ def _sized(text: MeasuredText, chosen: SizeCandidate, minutes: float, fits: Size
     rhythm = {
         "model.p_dropout": DROPOUT_OF.get(task, dropout),
         "train.steps": steps,
-        "train.lr": size.lr,
         "train.warmup_steps": min(1000, often),
         "train.validate_every": often,
         "train.save_every": often,
