@@ -14,6 +14,7 @@ from clearhead.localise.catalogues import Catalogue, read_pairs
 from clearhead.localise.filling import Draft, Filled, fill, memory_of
 from clearhead.localise.glossary import as_glossary
 from clearhead.localise.masking import MaskedText, mask
+from clearhead.localise.po_text import read_po_text
 from clearhead.localise.spans import rules_of
 from tests.localise.catalogues import check_with_msgfmt
 
@@ -99,6 +100,15 @@ def test_mixed_line_ends_lose_no_entry(tmp_path: Path):
     assert (result.entries, result.kept, result.translated) == (3, 2, 1)
     assert [pair.target for pair in read_pairs(path)] == ["un", "deux"]
     check_with_msgfmt(path)
+
+
+def test_a_file_that_is_not_read_whole_is_refused(tmp_path: Path):
+    text = read_po_text(tmp_path / "x.po", (HEADER + entry("one") + '#~ msgid "old"\n').encode())
+    text.check_entries(3)
+    with pytest.raises(
+        DataError, match=r"x\.po has 3 entries, of which only 2 can be read; .*msgcat"
+    ):
+        text.check_entries(2)
 
 
 def test_what_people_write_while_a_catalogue_is_filled_stays(

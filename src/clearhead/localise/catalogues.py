@@ -174,6 +174,8 @@ class Catalogue:
             content = self._po.text.encode("utf-8")
         self._line_end = b"\r\n" if content.count(b"\r\n") == content.count(b"\n") else b"\n"
         self.store = _parse(path, self.kind, content)
+        if self._po is not None:
+            self._po.check_entries(len(self.store.units))
         self.stated_language: str | None = self.store.gettargetlanguage() or None
         """The language of the translations, as the file itself says; None: it does not."""
         self.language: str = self.stated_language or path.stem

@@ -13,7 +13,7 @@ _HEADER = re.compile(r'^msgid[ \t]+""[ \t]*\n[ \t]*msgstr[^\n]*(?:\n"[^\n]*)*', 
 _CHARSET = re.compile(r"(charset=)([\w.:+-]+)")
 _TEMPLATE = "CHARSET"
 """The placeholder in the header of a template."""
-_ENTRIES = re.compile(r"^(?:#~[ \t]*)?msgid[ \t]", re.M)
+_ENTRIES = re.compile(r"^(?:#~[ \t]*)?msgid\b", re.M)
 
 
 @dataclass(frozen=True)
@@ -27,15 +27,20 @@ class PoText:
     """The name in the file's header."""
     line_end: str
 
+    def check_entries(self, n_read: int) -> None:
+        """Raises if the toolkit has not read all entries: it would lose the others."""
+        if n_read == (n := len(_ENTRIES.findall(self.text))):
+            return
+        name = shlex.quote(str(self.path))
+        raise DataError(
+            f"{self.path} has {n:,} entries, of which only {n_read:,} can be read; write it anew: "
+            f"msgcat -o {name} {name}"
+        )
+
     def as_bytes(self, serialised: bytes) -> bytes:
         """Return a changed file in the charset and with the line ends of the old one."""
-        text = serialised.decode("utf-8")
-        if len(_ENTRIES.findall(text)) != len(_ENTRIES.findall(self.text)):
-            raise DataError(
-                f"{self.path} would lose entries, so it is not written; write it anew with "
-                f"msgcat -o {shlex.quote(str(self.path))} {shlex.quote(str(self.path))}"
-            )
-        text = _with_charset(text, self.charset).replace("\n", self.line_end)
+        text = _with_charset(serialised.decode("utf-8"), self.charset)
+        text = text.replace("\n", self.line_end)
         try:
             return text.encode(_codec_of(self.charset) or "utf-8")
         except UnicodeEncodeError as error:
