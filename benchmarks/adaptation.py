@@ -146,7 +146,7 @@ def report(lines: list[dict[str, Any]]) -> None:
                 if values:
                     spread = f" ± {stdev(values):.2f}" if len(values) > 1 else ""
                     print(
-                        f"{minutes:g} min  {arm:<15}{name:<8}{mean(values):.2f}{spread} "
+                        f"{minutes:g} min  {arm:<17}{name:<8}{mean(values):.2f}{spread} "
                         f"({len(values)} seeds); on the first text "
                         f"{mean(line['after'][name] for line in mine):.2f}"
                     )
