@@ -79,9 +79,10 @@ def test_a_byte_of_another_charset_is_named_with_its_line(tmp_path: Path):
     with pytest.raises(DataError, match=r"x\.po, line 1: byte 0xe9 is not UTF-8, the charset of"):
         filled(path, content)
     assert path.read_bytes() == content
-    wrong = HEADER.replace("UTF-8", "UTF-9")
-    with pytest.raises(DataError, match="names the charset 'UTF-9', which does not exist"):
-        filled(path, wrong)
+    for charset in ("UTF-9", "zlib", "idna", "unicode_escape", "utf-16"):
+        message = f"names the charset '{charset}', which gettext does not know; correct its head"
+        with pytest.raises(DataError, match=message):
+            filled(path, HEADER.replace("UTF-8", charset))
 
 
 def test_a_translation_that_the_charset_lacks_is_not_written(tmp_path: Path):
@@ -270,9 +271,21 @@ def test_xliff_stays_as_it_is_around_what_is_filled(tmp_path: Path):
     assert done in after
     assert "<seg-source>a</seg-source>\n        <target" in after
     assert [entry.is_open for entry in Catalogue(path).entries] == [False, False]
+    assert after.splitlines()[0] == before.splitlines()[0]
     windows = before.replace("\n", "\r\n").encode()
     filled(path, windows)
     assert path.read_bytes().count(b"\n") == path.read_bytes().count(b"\r\n") > 10
+
+
+def test_xliff_keeps_its_encoding(tmp_path: Path):
+    path, encoding = tmp_path / "x.xlf", "ISO-8859-1"
+    unit = '<trans-unit id="1"><source>café</source></trans-unit>'
+    filled(path, XLIFF.replace("UTF-8", encoding).format(unit).encode(encoding))
+    assert "CAFÉ" in path.read_bytes().decode(encoding)
+    assert [entry.is_open for entry in Catalogue(path).entries] == [False]
+    bare = XLIFF.partition("\n")[2].format(unit)
+    filled(path, bare)
+    assert path.read_text(encoding="utf-8").startswith("<xliff") and "CAFÉ" in path.read_text()
 
 
 def test_xliff_that_is_not_to_be_translated_stays(tmp_path: Path):

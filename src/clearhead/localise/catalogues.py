@@ -24,6 +24,7 @@ from clearhead.localise.xliff_inline import (
     InlineElements,
     is_inside_protected,
     put_behind_source,
+    xml_as_before,
 )
 
 CatalogueKind = Literal["po", "xliff", "qt"]
@@ -172,7 +173,7 @@ class Catalogue:
         if self.kind == "po":
             self._po = read_po_text(path, content)
             content = self._po.text.encode("utf-8")
-        self._line_end = b"\r\n" if content.count(b"\r\n") == content.count(b"\n") else b"\n"
+        self._xml = None if self._po is not None else content
         self.store = _parse(path, self.kind, content)
         if self._po is not None:
             self._po.check_entries(len(self.store.units))
@@ -237,17 +238,8 @@ class Catalogue:
             out = io.BytesIO()
             self.store.serialize(out)
             return self._po.as_bytes(out.getvalue())
-        from lxml import etree  # pyright: ignore[reportAttributeAccessIssue]
-
-        # The toolkit's own serialize would indent the whole file anew, the texts included.
-        document = self.store.document
-        encoding = document.docinfo.encoding or "UTF-8"
-        content = etree.tostring(document, encoding=encoding, xml_declaration=True) + b"\n"
-        return (
-            content
-            if encoding.upper().startswith("UTF-16")
-            else content.replace(b"\n", self._line_end)
-        )
+        assert self._xml is not None
+        return xml_as_before(self.store.document, self._xml)
 
 
 def check_can_write(path: Path) -> None:

@@ -13,6 +13,11 @@ _HEADER = re.compile(r'^msgid[ \t]+""[ \t]*\n[ \t]*msgstr[^\n]*(?:\n"[^\n]*)*', 
 _CHARSET = re.compile(r"(charset=)([\w.:+-]+)")
 _TEMPLATE = "CHARSET"
 """The placeholder in the header of a template."""
+_CODECS = re.compile(
+    r"utf-8|ascii|iso8859-\d+|koi8-[rtu]|cp\d+|gb2312|gbk|gb18030|euc_jp|euc_kr|big5|big5hkscs"
+    r"|shift_jis|johab|tis-620"
+)
+"""Python's names of the charsets that gettext knows. Python has others, which are no charsets."""
 _ENTRIES = re.compile(r"^(?:#~[ \t]*)?msgid\b", re.M)
 
 
@@ -61,7 +66,7 @@ def read_po_text(path: Path, content: bytes) -> PoText:
     codec = _codec_of(charset)
     if codec is None:
         raise DataError(
-            f"{path} names the charset {charset!r}, which does not exist; correct its header"
+            f"{path} names the charset {charset!r}, which gettext does not know; correct its header"
         )
     try:
         text = content.decode(codec)
@@ -84,9 +89,10 @@ def _codec_of(charset: str) -> str | None:
     if charset == _TEMPLATE:
         return "utf-8"
     try:
-        return codecs.lookup(charset).name
+        name = codecs.lookup(charset).name
     except LookupError:
         return None
+    return name if _CODECS.fullmatch(name) else None
 
 
 def _with_charset(text: str, charset: str) -> str:

@@ -1,6 +1,7 @@
 """Handles elements inside the texts of XLIFF, such as `<g>` and `<ph>`: short tags replace them in
 a text that is translated, and the elements are put back into its translation."""
 
+import re
 from collections.abc import Iterator
 from copy import deepcopy
 from typing import Any
@@ -111,6 +112,20 @@ class InlineElements:
         if target is None:
             return ""
         return "".join(target.itertext()) or "\ufffc" * bool(len(target))
+
+
+def xml_as_before(document: Any, old: bytes) -> bytes:
+    """Return the bytes of a changed document, with the declaration, the encoding and the line ends
+    of the old one. The toolkit would indent the whole document anew, the texts included."""
+    from lxml import etree  # pyright: ignore[reportAttributeAccessIssue]
+
+    encoding = document.docinfo.encoding or "UTF-8"
+    content = etree.tostring(document, encoding=encoding, xml_declaration=False) + b"\n"
+    declaration = re.match(rb"(?:\xef\xbb\xbf)?<\?xml[^>]*\?>", old)
+    if declaration is not None:
+        content = declaration[0] + b"\n" + content
+    is_windows = old.count(b"\n") == old.count(b"\r\n") > 0
+    return content.replace(b"\n", b"\r\n") if is_windows else content
 
 
 def is_inside_protected(source: Any) -> bool:
