@@ -14,8 +14,7 @@ def moses_bleu(translations: list[str], references: list[str], language: str) ->
     normalizer, tokenizer = MosesPunctNormalizer(language), MosesTokenizer(language)
 
     def cut(text: str) -> str:
-        normal = normalizer.normalize(text.lower())
-        return tokenizer.tokenize(normal, return_str=True, escape=False)
+        return " ".join(tokenizer.tokenize(normalizer.normalize(text.lower()), escape=False))
 
     # Without a tokenizer of sacrebleu's own, this is what Moses's multi-bleu.perl computes.
     metric = BLEU(tokenize="none", force=True)
